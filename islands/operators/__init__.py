@@ -1,0 +1,15 @@
+"""Operators: what to try next. An *operator* makes one proposal from its parents; a *technique* is what it applies.
+
+`base` has the protocol. `structural` has the rewrites that need no language model.
+"""
+
+from islands.operators.base import Operator, Parent, Proposal
+
+__all__ = ["Operator", "Parent", "Proposal", "default_operators"]
+
+
+def default_operators() -> list[Operator]:
+    """Every structural technique and the crossover of knobs, one operator each."""
+    from islands.operators.structural import structural_operators
+
+    return structural_operators()

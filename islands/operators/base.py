@@ -1,0 +1,46 @@
+"""What an operator is: parents go in, one proposed source comes out."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
+
+from db.records import Verdict
+
+
+class Parent(NamedTuple):
+    """A judged program that is edited: its source, its id, and what the judge said of it."""
+
+    source: str
+    program_id: str
+    verdict: Verdict
+
+
+class Proposal(NamedTuple):
+    """A source that nobody has judged yet, with how it was made: `detail` in words, "BLOCK 1024 -> 4096"."""
+
+    source: str
+    technique: str
+    detail: str
+    parents: tuple[str, ...]
+
+
+@runtime_checkable
+class Operator(Protocol):
+    """Proposes a program from `n_parents` parents. One arm of the bandit.
+
+    `cost` is what a proposal costs relative to a splice of text (1.0); a language model costs thousands.
+    """
+
+    name: str
+    n_parents: int
+    cost: float
+
+    def propose(self, parents: Sequence[Parent], rng: random.Random) -> Proposal | None:
+        """One new source, or None when nothing applies.
+
+        The same parents and the same state of `rng` give the same proposal. A proposal parses and differs from each
+        parent in `program_id`. A source that cannot be understood gives None: nothing is raised for it.
+        """
+        ...
