@@ -1,0 +1,20 @@
+"""What judging may be told, apart from the problem. Light: importing this imports neither torch nor triton."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from db.records import PrecisionClass
+
+
+class EvaluatorSettings(BaseModel):
+    """Settings of an evaluator. Times in seconds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    target: str = "h100"  # GPU that a modelled latency is for; on CUDA the detected GPU counts
+    precision: PrecisionClass = PrecisionClass.REFERENCE
+    n_concurrent_sessions: int = Field(6, ge=1)  # candidates that have a context at once; one at a time is timed
+    prepare_deadline_s: float = Field(60.0, gt=0)
+    evaluate_deadline_s: float = Field(60.0, gt=0)
+    secret_seed: int | None = None  # drawn per run when None
