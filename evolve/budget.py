@@ -1,0 +1,66 @@
+"""When a run ends: verdicts, wall-clock, stagnation, or somebody's wish."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+
+class Budget:
+    """Grants candidates until a limit is reached. Times in seconds.
+
+    What is granted but not spent (an island had nothing to propose) is given back, so a run judges exactly
+    `evaluations` candidates when nothing else ends it.
+    """
+
+    def __init__(
+        self,
+        evaluations: int,
+        time_s: float | None = None,
+        *,
+        n_spent: int = 0,
+        elapsed_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._evaluations = evaluations
+        self._time_s = time_s
+        self._n_granted = n_spent
+        self._clock = clock
+        self._started = clock() - elapsed_s
+        self.stop_reason = ""
+
+    def take(self, n: int) -> int:
+        """How many of `n` candidates may start now; 0 means that the run is over."""
+        if self.is_over():
+            return 0
+        granted = min(n, self._evaluations - self._n_granted)
+        self._n_granted += granted
+        return granted
+
+    def give_back(self, n: int) -> None:
+        """Return what was granted and not used."""
+        self._n_granted -= n
+
+    def stop(self, reason: str) -> None:
+        """End the run for a reason of its own; the first reason stays."""
+        self.stop_reason = self.stop_reason or reason
+
+    def is_over(self) -> bool:
+        """Whether nothing more is granted; sets `stop_reason`."""
+        if self._time_s is not None and self.elapsed_s >= self._time_s:
+            self.stop("time")
+        if self._n_granted >= self._evaluations:
+            self.stop("evaluations")
+        return bool(self.stop_reason)
+
+    @property
+    def elapsed_s(self) -> float:
+        return self._clock() - self._started
+
+    @property
+    def time_left_s(self) -> float | None:
+        return None if self._time_s is None else max(0.0, self._time_s - self.elapsed_s)
+
+    @property
+    def evaluations_left(self) -> int:
+        return max(0, self._evaluations - self._n_granted)

@@ -1,0 +1,81 @@
+"""Where a run stands, counted from its verdicts."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from db.records import Evaluation, Gate
+from evolve.budget import Budget
+from evolve.events import BestSoFar, GateCount, Progress
+from islands.summary import IslandSummary
+
+RATE_WINDOW_S = 30.0
+
+
+class ProgressMeter:
+    """Counts verdicts as they come and answers with a `Progress`."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._recent: deque[float] = deque()
+        self._funnel = {gate: GateCount() for gate in Gate}
+        self._n_judged = self._n_duplicates = self._n_failed = 0
+        self.best: Evaluation | None = None
+
+    def count(self, evaluation: Evaluation, *, is_new: bool = True) -> None:
+        """Count one verdict; `is_new=False` for those that a resumed run finds in the archive."""
+        verdict = evaluation.verdict
+        self._n_judged += 1
+        self._n_duplicates += bool(verdict.duplicate_of)
+        self._n_failed += not verdict.is_correct
+        for result in verdict.gates if not verdict.duplicate_of else ():
+            seen = self._funnel[result.gate]
+            self._funnel[result.gate] = GateCount(asked=seen.asked + 1, passed=seen.passed + result.passed)
+        if _is_faster(evaluation, self.best):
+            self.best = evaluation
+        if is_new:
+            self._recent.append(time.monotonic())
+
+    def look(self, islands: Sequence[IslandSummary]) -> Progress:
+        """The state now."""
+        return Progress(
+            n_judged=self._n_judged,
+            n_duplicates=self._n_duplicates,
+            n_failed=self._n_failed,
+            rate_per_min=self._rate_per_min(),
+            elapsed_s=self._budget.elapsed_s,
+            time_left_s=self._budget.time_left_s,
+            evaluations_left=self._budget.evaluations_left,
+            best=_best_so_far(self.best),
+            funnel={gate.value: count for gate, count in self._funnel.items() if count.asked},
+            islands=tuple(islands),
+        )
+
+    def _rate_per_min(self) -> float:
+        now = time.monotonic()
+        while self._recent and now - self._recent[0] > RATE_WINDOW_S:
+            self._recent.popleft()
+        span = min(RATE_WINDOW_S, max(self._budget.elapsed_s, 1e-3))
+        return len(self._recent) / span * 60
+
+
+def _is_faster(evaluation: Evaluation, best: Evaluation | None) -> bool:
+    latency = evaluation.verdict.latency
+    if latency is None:
+        return False
+    return best is None or best.verdict.latency is None or latency.device_us < best.verdict.latency.device_us
+
+
+def _best_so_far(best: Evaluation | None) -> BestSoFar | None:
+    if best is None or best.verdict.latency is None:
+        return None
+    lineage = best.candidate.lineage
+    return BestSoFar(
+        program_id=best.candidate.program_id,
+        latency_us=best.verdict.latency.device_us,
+        speedup=best.verdict.latency.speedup,
+        technique=lineage.technique or lineage.operator,
+        island=best.candidate.island,
+    )

@@ -1,0 +1,127 @@
+"""The loop. Steady state: every island keeps a few chains going; nothing waits for a generation to end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Sequence
+from typing import Any
+
+from db.errors import SeedError
+from db.records import Candidate, Evaluation
+from evolve.budget import Budget
+from evolve.cluster import answer
+from evolve.events import Judged, Migrated, OnEvent, Progress, Ticked
+from evolve.judging import Judge
+from evolve.progress import ProgressMeter
+from islands.migration import Topology
+from islands.seed import Seed
+from islands.summary import IslandSummary
+
+TICK_S = 0.5
+IDLE_S = 0.05  # pause of a chain whose island has nothing to propose while others are in flight
+N_IDLE_BEFORE_REST = 40
+
+
+class Search:
+    """Islands, a judge and the archive, driven until the budget is spent."""
+
+    def __init__(
+        self,
+        *,
+        islands: Sequence[Any],
+        judge: Judge,
+        archive: Any,
+        budget: Budget,
+        meter: ProgressMeter,
+        topology: Topology,
+        rng: random.Random,
+        on_event: OnEvent,
+        chains_per_island: int,
+        batch: int,
+        stop_when_stagnant: bool,
+    ) -> None:
+        self._islands = list(islands)
+        self._judge = judge
+        self._archive = archive
+        self._budget = budget
+        self._meter = meter
+        self._topology = topology
+        self._rng = rng
+        self._on_event = on_event
+        self._chains_per_island = chains_per_island
+        self._batch = batch
+        self._stop_when_stagnant = stop_when_stagnant
+
+    async def seed(self, seeds: Sequence[Seed]) -> None:
+        """Judge the first programs on the first island, and give them to all. Raises SeedError if none is correct."""
+        for index, island in enumerate(self._islands):
+            evaluations = await self._settle(index, await answer(island.seed.remote(list(seeds))))
+            if index == 0 and not any(e.verdict.is_correct for e in evaluations):
+                verdict = evaluations[0].verdict
+                gate = next((g.gate.value for g in verdict.gates if not g.passed), verdict.outcome.value)
+                raise SeedError(f"no first program passed; gate {gate}: {verdict.reason}", "try: evolve check FILE")
+
+    async def run(self) -> None:
+        """All chains of all islands, until the budget ends the run."""
+        ticker = asyncio.create_task(self._tick())
+        try:
+            async with asyncio.TaskGroup() as chains:
+                for index in range(len(self._islands)):
+                    for _ in range(self._chains_per_island):
+                        chains.create_task(self._chain(index))
+        finally:
+            ticker.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await ticker
+
+    async def _chain(self, index: int) -> None:
+        n_idle = 0
+        while granted := self._budget.take(self._batch):
+            candidates = await answer(self._islands[index].ask.remote(granted))
+            self._budget.give_back(granted - len(candidates))
+            if candidates:
+                await self._settle(index, candidates)
+                await self._migrate(index)
+                n_idle = 0
+            elif (n_idle := n_idle + 1) < N_IDLE_BEFORE_REST:
+                await asyncio.sleep(IDLE_S)
+            else:
+                return  # nothing new can be proposed from what this island knows
+
+    async def _settle(self, index: int, candidates: Sequence[Candidate]) -> list[Evaluation]:
+        """Judge, keep, tell: an island hears of a verdict only after it is durable."""
+        verdicts = await self._judge.judge(candidates)
+        evaluations = [Evaluation(candidate=c, verdict=v) for c, v in zip(candidates, verdicts, strict=True)]
+        await answer(self._archive.insert.remote(evaluations))
+        statuses = await answer(self._islands[index].tell.remote(verdicts))
+        for evaluation, status in zip(evaluations, statuses, strict=True):
+            self._meter.count(evaluation)
+            self._on_event(Judged(evaluation=evaluation, status=status.name.lower()))
+        return evaluations
+
+    async def _migrate(self, index: int) -> None:
+        """Send what the island offers, if it is time; the topology says to whom."""
+        migrants = await answer(self._islands[index].emigrate.remote())
+        if not migrants:
+            return
+        for target in self._topology.targets(index, len(self._islands), self._rng):
+            n_migrants = await answer(self._islands[target].immigrate.remote(migrants))
+            self._on_event(Migrated(source=index, target=target, n_migrants=n_migrants))
+
+    async def look(self) -> Progress:
+        """Where the run stands now."""
+        return self._meter.look(await self.summaries())
+
+    async def summaries(self) -> list[IslandSummary]:
+        """One summary for each island."""
+        return list(await asyncio.gather(*(answer(island.summary.remote()) for island in self._islands)))
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(TICK_S)
+            progress = await self.look()
+            self._on_event(Ticked(progress=progress))
+            if self._stop_when_stagnant and all(island.is_stagnant for island in progress.islands):
+                self._budget.stop("stagnation")

@@ -1,0 +1,53 @@
+"""Where a run starts from: the problem's own programs, files, and the elites of earlier archives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from db.errors import SeedError
+from db.live import open_for_reading
+from db.records import EntryPoint, LatencyKind, Problem
+from evolve.config import RunConfig
+from islands.operators.freeze import freeze_autotune
+from islands.seed import Seed
+
+
+def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
+    """All first programs of a run, best known first: prior elites, files, the problem's own.
+
+    A program with `@triton.autotune` becomes one seed for each of its configurations.
+
+    Raises:
+        SeedError: nothing to start from, or a file that cannot be read.
+    """
+    seeds = [seed for archive in config.seed_from for seed in _from_archive(archive, config, problem)]
+    seeds += [Seed(source=_read(path), origin=path) for path in config.seed_programs]
+    seeds += [Seed(source=source, origin=problem.name) for source in problem.seeds]
+    frozen = [Seed(source=source, origin=seed.origin) for seed in seeds for source in freeze_autotune(seed.source)]
+    if not frozen:
+        raise SeedError(
+            f"problem {problem.name!r} has no first program to evolve",
+            f"add a Triton {EntryPoint.MODEL} to its file, or give one with --seed-program FILE or --seed-from ARCHIVE",
+        )
+    return frozen
+
+
+def _from_archive(path: str, config: RunConfig, problem: Problem) -> list[Seed]:
+    """The elites of the same problem, or of `seed_problem`, in one archive; measured ones before modelled ones."""
+    archive = open_for_reading(Path(path))
+    try:
+        wanted = config.seed_problem or problem.problem_id
+        elites = archive.elites(problem=wanted, precision=config.precision)
+    finally:
+        archive.close()
+    elites.sort(key=lambda e: (e.verdict.latency.kind is LatencyKind.MODELLED, -e.verdict.latency.speedup))
+    unique = {elite.program.program_id: elite for elite in reversed(elites)}
+    best = list(reversed(unique.values()))[: config.n_seeds]
+    return [Seed(source=elite.program.source, origin=path) for elite in best]
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text()
+    except OSError as error:
+        raise SeedError(f"cannot read the seed program {path}: {error.strerror}", "check --seed-program") from None

@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import pytest
+
+from db.errors import ConfigError
+from evolve.config import load_config, make_config, parse_duration, presets
+
+
+def test_later_layers_win(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    file.write_text("islands: 3\nevaluations: 5\nsearch:\n  migration_size: 3\n")
+    config = load_config(
+        "softmax", preset="demo", file=file, sets=["search.migration_size=4"], options={"islands": 6, "target": None}
+    )
+    assert (config.islands, config.evaluations, config.search.migration_size) == (6, 5, 4)
+    assert config.search.migration_interval == 8  # from the preset: layers merge, they do not replace
+
+
+def test_every_preset_is_a_config() -> None:
+    assert presets()
+    for name in presets():
+        load_config("softmax", preset=name)
+
+
+@pytest.mark.parametrize("key", ["search.migraton_size=3", "ilands=3", "nonsense.a.b=1"])
+def test_an_unknown_key_is_named(key: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config("softmax", sets=[key])
+    assert key.partition("=")[0].split(".")[0] in raised.value.message
+
+
+def test_the_near_key_is_suggested() -> None:
+    with pytest.raises(ConfigError) as raised:
+        load_config("softmax", sets=["search.migraton_size=3"])
+    assert "search.migration_size" in raised.value.hint
+
+
+def test_a_value_out_of_range_says_so() -> None:
+    with pytest.raises(ConfigError, match="islands"):
+        load_config("softmax", options={"islands": 0})
+
+
+def test_a_missing_config_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot read the config file"):
+        load_config("softmax", file=tmp_path / "absent.yaml")
+
+
+def test_a_stored_config_is_read_back() -> None:
+    config = load_config("softmax", sets=["search.migration_size=4"])
+    assert make_config(config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1h30m", 5400), ("1.5h", 5400), ("2m30s", 150)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "ten", "5d", "-3", "0"])
+def test_no_duration(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_duration(text)
