@@ -1,0 +1,143 @@
+"""From an archive's records to the page: `build_report` returns it, `write_report` puts it on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from db.records import Evaluation, Problem, Run
+from evolve.reports import charts
+from evolve.reports.facts import ReportFacts, gather
+from evolve.reports.highlight import diff_lines, source_html
+
+
+class Rows(Protocol):
+    """What a query answers: `db.archive.Table` is one."""
+
+    @property
+    def rows(self) -> Sequence[Sequence[Any]]: ...
+
+
+class ReportReader(Protocol):
+    """The read methods of an archive that a report needs; open, read-only and live archives all have them."""
+
+    def run(self, run_id: str) -> Run: ...
+    def problem(self, problem_id: str) -> Problem: ...
+    def evaluations(self, run_id: str) -> list[Evaluation]: ...
+    def query(self, sql: str, params: Sequence[Any] = ()) -> Rows: ...
+
+
+BASELINE_LABELS = {
+    "eager": "PyTorch eager",
+    "compile": "torch.compile",
+    "max-autotune": "torch.compile max-autotune",
+    "seed": "the seed",
+}
+TIMES_SQL = "SELECT candidate_id, created_at FROM evaluations WHERE run_id = ?"
+
+
+def build_report(archive: ReportReader, run_id: str) -> str:
+    """The report of a run as one HTML page. The same records give the same page.
+
+    Raises:
+        NotFoundError: the archive holds no such run.
+    """
+    run = archive.run(run_id)
+    times = {str(row[0]): _epoch(row[1]) - run.started_at for row in archive.query(TIMES_SQL, [run_id]).rows}
+    return render(gather(archive.problem(run.problem_id), run, archive.evaluations(run_id), times))
+
+
+def write_report(archive: ReportReader, run_id: str, directory: Path) -> Path:
+    """Writes the report of a run to `directory`/report.html and returns that path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "report.html"
+    path.write_text(build_report(archive, run_id), encoding="utf-8")
+    return path
+
+
+def render(facts: ReportFacts) -> str:
+    """The page for the facts."""
+    environment = Environment(
+        loader=PackageLoader("evolve.reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(us=format_us, times=format_times, seconds=format_seconds, moment=format_moment)
+    environment.filters["baseline"] = lambda name: BASELINE_LABELS.get(name, name)
+    return environment.get_template("report.html.j2").render(facts=facts, **_pictures(facts), **_texts(facts))
+
+
+def _pictures(facts: ReportFacts) -> dict[str, Any]:
+    latency = facts.latency
+    floor = latency.baseline_us / latency.floor_us if latency and latency.floor_us else None
+    best_id = facts.best.candidate.program_id if facts.best else ""
+    return {
+        "by_evaluations": charts.convergence(facts.points, over="evaluations", floor_speedup=floor),
+        "by_seconds": charts.convergence(facts.points, over="seconds", floor_speedup=floor),
+        "heat_map": charts.heat_map(
+            facts.cells, baseline_us=latency.baseline_us if latency else None, best_program=best_id
+        ),
+        "legend": [charts.heat_colour(2 ** (k / 4)) for k in range(-4, 5)],
+        "islands": sorted({p.island for p in facts.points}),
+        "n_colours": charts.N_ISLAND_COLOURS,
+    }
+
+
+def _texts(facts: ReportFacts) -> dict[str, Any]:
+    best = facts.best.candidate.source if facts.best else ""
+    seed = facts.lineage[0].source if facts.lineage else ""
+    return {
+        "diff": diff_lines(seed, best),
+        "source": source_html(best) if best else "",
+        "settings": list(flatten(facts.run.config).items()),
+        "sizes": facts.problem.full.sizes,
+    }
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings under dotted names, as `--set` takes them."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _epoch(moment: Any) -> float:
+    """Seconds since the epoch of what a timestamp column holds: a number, a datetime or its text. Naive means UTC."""
+    if isinstance(moment, int | float):
+        return float(moment)
+    stamp = moment if isinstance(moment, datetime) else datetime.fromisoformat(str(moment))
+    return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()
+
+
+def format_us(latency_us: float) -> str:
+    """Microseconds with about four digits: 7.281, 508.3, 12,345."""
+    if latency_us >= 10_000:
+        return f"{latency_us:,.0f}"
+    decimals = 3 if latency_us < 10 else 2 if latency_us < 100 else 1
+    return f"{latency_us:.{decimals}f}"
+
+
+def format_times(ratio: float) -> str:
+    return f"{ratio:.2f}×"
+
+
+def format_seconds(seconds: float) -> str:
+    """1 h 02 min, 3 min 05 s, 42 s."""
+    whole = round(seconds)
+    if whole >= 3600:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def format_moment(epoch: float) -> str:
+    return datetime.fromtimestamp(epoch, UTC).strftime("%Y-%m-%d %H:%M UTC")
