@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+from functools import lru_cache
 
 
 def canonical_source(source: str) -> str:
@@ -37,6 +38,7 @@ def content_hash(*parts: str) -> str:
     return digest.hexdigest()[:16]
 
 
+@lru_cache(maxsize=2048)  # parsing costs a millisecond, and the same candidate is named at every step of its way
 def program_id_of(source: str, entry_point: str) -> str:
     """The id of a program: 16 hex digits over its canonical source and its entry point.
 

@@ -37,6 +37,8 @@ class IslandSummary(Record):
     best_speedup: float | None = None
     coverage: float = 0.0  # occupied cells over all cells
     qd_score: float = 0.0
+    n_idle: int = 0  # verdicts since best latency or roofline efficiency last improved
     is_stagnant: bool = False
+    is_finished: bool = False  # its strategy has run its course
     cells: tuple[CellSummary, ...] = ()
     techniques: dict[str, TechniqueCount] = Field(default_factory=dict)

@@ -1,0 +1,76 @@
+"""An island in a process of its own: a thin shell of Ray around `Island`. Arguments and answers are plain records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ray
+
+from db.records import Candidate, EntryPoint, Evaluation, PrecisionClass, Verdict
+from islands.grid import AddStatus
+from islands.island import Island, island_rng
+from islands.operators import default_operators
+from islands.seed import Seed
+from islands.settings import IslandSettings
+from islands.strategies import make_strategy
+from islands.summary import IslandSummary
+
+
+@ray.remote
+class IslandActor:
+    """One island. Calls run one at a time, in the order in which they arrive; ask for several candidates in one."""
+
+    def __init__(
+        self,
+        *,
+        island_id: int,
+        run_id: str,
+        problem_id: str,
+        entry_point: EntryPoint,
+        strategy: str = "map-elites",
+        rng_seed: int = 0,
+        settings: IslandSettings | None = None,
+        precision: PrecisionClass = PrecisionClass.REFERENCE,
+    ) -> None:
+        self._island = Island(
+            island_id=island_id,
+            run_id=run_id,
+            problem_id=problem_id,
+            entry_point=entry_point,
+            operators=default_operators(),
+            strategy=make_strategy(strategy),
+            rng=island_rng(rng_seed, island_id),
+            settings=settings or IslandSettings(),
+            precision=precision,
+        )
+
+    def seed(self, seeds: Sequence[Seed]) -> list[Candidate]:
+        return self._island.seed(seeds)
+
+    def ask(self, n: int) -> list[Candidate]:
+        return self._island.ask(n)
+
+    def tell(self, verdicts: Sequence[Verdict]) -> list[AddStatus]:
+        return self._island.tell(verdicts)
+
+    def restore(self, evaluations: Sequence[Evaluation]) -> None:
+        self._island.restore(evaluations)
+
+    def emigrate(self, n: int | None = None) -> list[Evaluation]:
+        """The next `n` migrants; without `n`, those of the settings if `migration_interval` tells have passed."""
+        return self._island.due_migrants() if n is None else self._island.emigrate(n)
+
+    def immigrate(self, migrants: Sequence[Evaluation]) -> int:
+        return self._island.immigrate(migrants)
+
+    def elites(self, n: int | None = None) -> list[Evaluation]:
+        return self._island.elites(n)
+
+    def reseed(self, migrants: Sequence[Evaluation]) -> int:
+        return self._island.reseed(migrants)
+
+    def is_exhausted(self) -> bool:
+        return self._island.is_exhausted
+
+    def summary(self) -> IslandSummary:
+        return self._island.summary()

@@ -1,0 +1,339 @@
+"""The island: a grid of elites that asks operators for candidates and is told their verdicts."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from db.hashing import program_id_of
+from db.records import Candidate, EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
+from islands.grid import AddStatus, EliteGrid, GridKey, Occupant
+from islands.operators.base import Operator, Proposal
+from islands.seed import Seed
+from islands.settings import IslandSettings
+from islands.strategies.base import SEED, Draw, Stock, Strategy, Trial
+from islands.summary import CellSummary, IslandSummary, TechniqueCount
+
+
+def island_rng(rng_seed: int, island_id: int) -> random.Random:
+    """The generator of one island of a run: the same on every machine, whatever PYTHONHASHSEED is."""
+    return random.Random(f"{rng_seed}/{island_id}")
+
+
+class Island:
+    """Asks and tells, tied by candidate id, so that verdicts may come late and in any order.
+
+    The same generator and the same calls in the same order give the same candidates. No program is asked twice. Failed
+    programs never become parents; correct ones do, however slow.
+    """
+
+    def __init__(
+        self,
+        *,
+        island_id: int,
+        run_id: str,
+        problem_id: str,
+        entry_point: EntryPoint,
+        operators: Sequence[Operator],
+        strategy: Strategy,
+        rng: random.Random,
+        settings: IslandSettings,
+        precision: PrecisionClass = PrecisionClass.REFERENCE,
+    ) -> None:
+        self.island_id = island_id
+        self._run_id = run_id
+        self._problem_id = problem_id
+        self._entry_point = entry_point
+        self._strategy = strategy
+        self._rng = rng
+        self._settings = settings
+        self._precision = precision
+        strategy.start(operators, settings)
+
+        self._grid: EliteGrid | None = None  # made by the first verdict that has the run's precision
+        self._strays: list[Occupant] = []  # correct, of another precision: parents while there is no grid
+        self._founders: list[Occupant] = []
+        self._in_flight: dict[str, Candidate] = {}
+        self._known: set[str] = set()  # program ids that were asked here or came with migrants
+        self._sent: set[str] = set()  # program ids that left with migrants
+        self._latency_us: dict[str, float] = {}  # by program id, of every correct program seen
+        self._next_number = 0
+        self._n_told = 0
+        self._n_told_at_migration = 0
+        self._came_back_empty = False
+        self._tried: Counter[str] = Counter()
+        self._passed: Counter[str] = Counter()
+        self._improved: Counter[str] = Counter()
+        self._progress = _Progress(settings.stagnation_margin)
+
+    # ------------------------------------------------------------------------------------------------- ask and tell
+
+    def seed(self, seeds: Sequence[Seed]) -> list[Candidate]:
+        """Candidates for the programs to start from, each once; they count as asked."""
+        asked = []
+        for seed in seeds:
+            program_id = program_id_of(seed.source, self._entry_point)
+            if program_id not in self._known:
+                lineage = Lineage(operator=SEED, seeded_from=seed.origin)
+                asked.append(self._admit(seed.source, program_id, lineage))
+        return asked
+
+    def ask(self, n: int) -> list[Candidate]:
+        """At most `n` candidates that were never asked here, and no more than may be in flight.
+
+        Empty while nothing correct is known, while the strategy waits for verdicts, or when nothing new applies.
+        """
+        n_free = self._settings.in_flight - len(self._in_flight)
+        asked: list[Candidate] = []
+        while len(asked) < min(n, n_free) and (candidate := self._ask_one()):
+            asked.append(candidate)
+        self._came_back_empty = not asked and n_free > 0
+        return asked
+
+    def tell(self, verdicts: Sequence[Verdict]) -> list[AddStatus]:
+        """Takes verdicts in, in any order. One status for each; a candidate id that is not in flight is REJECTED."""
+        return [self._tell_one(verdict) for verdict in verdicts]
+
+    def restore(self, evaluations: Sequence[Evaluation]) -> None:
+        """Takes in what an archive holds of this island, in the order of insertion. For resuming, before any ask.
+
+        What was in flight when the run ended may be proposed again, under a new id.
+        """
+        for evaluation in evaluations:
+            candidate, program_id = evaluation.candidate, evaluation.verdict.program_id
+            self._in_flight[candidate.candidate_id] = candidate
+            self._known.add(program_id)
+            self._next_number = max(self._next_number, _number_of(candidate.candidate_id) + 1)
+            if candidate.lineage.operator != SEED:
+                self._strategy.asked(candidate.candidate_id, candidate.lineage.operator, candidate.lineage.parents)
+            self._tell_one(evaluation.verdict)
+        self._rng.seed(f"{self._rng.getrandbits(64)}/{self._next_number}")
+
+    def _ask_one(self) -> Candidate | None:
+        stock = self._stock()
+        if not stock.elites:
+            return None
+        for _ in range(self._settings.max_attempts):
+            draw = self._strategy.draw(stock, self._rng)
+            if draw is None:
+                return None
+            if candidate := self._follow(draw):
+                return candidate
+        return None
+
+    def _follow(self, draw: Draw) -> Candidate | None:
+        """Makes a candidate of a draw, or tells the strategy that nothing new came of it."""
+        proposal = draw.operator.propose([parent.as_parent() for parent in draw.parents], self._rng)
+        program_id = program_id_of(proposal.source, self._entry_point) if proposal else ""
+        if proposal is None or program_id in self._known:
+            self._strategy.wasted(draw, applies=proposal is not None)
+            return None
+        candidate = self._admit(proposal.source, program_id, _lineage_of(draw, proposal))
+        self._strategy.asked(candidate.candidate_id, draw.arm, draw.parent_ids)
+        return candidate
+
+    def _admit(self, source: str, program_id: str, lineage: Lineage) -> Candidate:
+        candidate = Candidate(
+            candidate_id=f"{self._run_id}-{self.island_id}-{self._next_number:06d}",
+            run_id=self._run_id,
+            problem_id=self._problem_id,
+            island=self.island_id,
+            source=source,
+            entry_point=self._entry_point,
+            lineage=lineage,
+        )
+        self._next_number += 1
+        self._known.add(program_id)
+        self._in_flight[candidate.candidate_id] = candidate
+        return candidate
+
+    def _tell_one(self, verdict: Verdict) -> AddStatus:
+        candidate = self._in_flight.pop(verdict.candidate_id, None)
+        if candidate is None:
+            return AddStatus.REJECTED
+        self._n_told += 1
+        lineage = candidate.lineage
+        parent_us = min((self._latency_us[p] for p in lineage.parents if p in self._latency_us), default=None)
+        occupant = Occupant(candidate, verdict) if verdict.is_correct else None
+        status = self._add(occupant) if occupant else AddStatus.REJECTED
+        child = occupant if occupant and self._may_breed(occupant) else None
+        if child and lineage.operator == SEED:
+            self._founders.append(child)
+        trial = Trial(verdict.candidate_id, lineage.operator, lineage.parents, parent_us, child, status)
+        self._strategy.told(trial)
+        self._count(lineage, verdict, trial)
+        self._progress.told(self._grid.best if self._grid else None)
+        return status
+
+    # ------------------------------------------------------------------------------------------- migration, reseeding
+
+    def elites(self, n: int | None = None) -> list[Evaluation]:
+        """The fastest programs of the grid, at most `n`."""
+        return [elite.as_evaluation() for elite in self._elites()[:n]]
+
+    def emigrate(self, n: int) -> list[Evaluation]:
+        """The fastest elites that have not left from here before, at most `n`. They stay here too."""
+        leaving = [elite for elite in self._elites() if elite.program_id not in self._sent][:n]
+        self._sent.update(elite.program_id for elite in leaving)
+        return [elite.as_evaluation() for elite in leaving]
+
+    def due_migrants(self) -> list[Evaluation]:
+        """`migration_size` emigrants when `migration_interval` verdicts came in since the last time, else none."""
+        if self._n_told - self._n_told_at_migration < self._settings.migration_interval:
+            return []
+        self._n_told_at_migration = self._n_told
+        return self.emigrate(self._settings.migration_size)
+
+    def immigrate(self, migrants: Sequence[Evaluation]) -> int:
+        """Offers migrants to the grid under their own ids; how many entered.
+
+        A program that was asked here, or came before, is passed over, so that one program cannot multiply; so is one
+        whose latency is not comparable.
+        """
+        return sum(self._settle(migrant) > AddStatus.REJECTED for migrant in self._newcomers(migrants))
+
+    def reseed(self, migrants: Sequence[Evaluation]) -> int:
+        """Empties the grid and starts again from the migrants, known or not; how many entered.
+
+        What was asked stays known and what the operators earned is kept. Without any migrant nothing is done.
+        """
+        fit = [migrant for migrant in migrants if self._is_comparable(migrant.verdict)]
+        if not fit:
+            return 0
+        self._grid = EliteGrid(GridKey.of(fit[0].verdict))
+        n_entered = sum(self._settle(migrant) > AddStatus.REJECTED for migrant in fit)
+        self._progress = _Progress(self._settings.stagnation_margin)
+        self._progress.told(self._grid.best)
+        return n_entered
+
+    def _newcomers(self, migrants: Iterable[Evaluation]) -> Iterable[Evaluation]:
+        for migrant in migrants:
+            if migrant.verdict.program_id not in self._known and self._is_comparable(migrant.verdict):
+                yield migrant
+
+    def _settle(self, migrant: Evaluation) -> AddStatus:
+        self._known.add(migrant.verdict.program_id)
+        self._came_back_empty = False
+        return self._add(Occupant(migrant.candidate, migrant.verdict))
+
+    # --------------------------------------------------------------------------------------------------- what it knows
+
+    @property
+    def is_stagnant(self) -> bool:
+        """Whether the last `stagnation_window` verdicts improved neither best latency nor roofline efficiency."""
+        return self._progress.n_idle >= self._settings.stagnation_window
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the last ask found nothing new and no verdict is out that could change that; migrants still can."""
+        return self._came_back_empty and not self._in_flight
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the strategy has run its course. Verdicts that are still out may be told."""
+        return self._strategy.is_finished()
+
+    def summary(self) -> IslandSummary:
+        """Counts, the best program, the cells and the techniques, for progress and reports."""
+        best = self._grid.best if self._grid else None
+        return IslandSummary(
+            island=self.island_id,
+            n_asked=self._n_told + len(self._in_flight),
+            n_told=self._n_told,
+            n_in_flight=len(self._in_flight),
+            best_latency_us=best.latency_us if best else None,
+            best_speedup=best.speedup if best else None,
+            coverage=self._grid.coverage if self._grid else 0.0,
+            qd_score=self._grid.qd_score if self._grid else 0.0,
+            n_idle=self._progress.n_idle,
+            is_stagnant=self.is_stagnant,
+            is_finished=self.is_finished,
+            cells=self._cell_summaries(),
+            techniques={name: self._technique_count(name) for name in sorted(self._tried)},
+        )
+
+    def _cell_summaries(self) -> tuple[CellSummary, ...]:
+        return tuple(
+            CellSummary(
+                tier=cell.tier,
+                latency_bin=cell.latency_bin,
+                latency_us=elite.latency_us,
+                speedup=elite.speedup,
+                program_id=elite.program_id,
+            )
+            for cell, elite in (self._grid.cells() if self._grid else {}).items()
+        )
+
+    def _technique_count(self, name: str) -> TechniqueCount:
+        return TechniqueCount(tried=self._tried[name], passed=self._passed[name], improved=self._improved[name])
+
+    def _elites(self) -> list[Occupant]:
+        return self._grid.elites() if self._grid else []
+
+    def _stock(self) -> Stock:
+        elites = self._elites() or sorted(self._strays, key=lambda occupant: occupant.rank)
+        founders = [founder for founder in self._founders if self._may_breed(founder)]
+        return Stock(elites, founders, len(self._in_flight))
+
+    def _may_breed(self, occupant: Occupant) -> bool:
+        return self._grid is None or self._grid.accepts(occupant.verdict)
+
+    def _is_comparable(self, verdict: Verdict) -> bool:
+        if not verdict.is_correct or verdict.problem_id != self._problem_id or verdict.precision != self._precision:
+            return False
+        return self._grid is None or self._grid.accepts(verdict)
+
+    def _add(self, occupant: Occupant) -> AddStatus:
+        """Offers a correct program to the grid, which the first comparable one makes."""
+        self._latency_us[occupant.program_id] = occupant.latency_us
+        if not self._is_comparable(occupant.verdict):
+            if self._grid is None:
+                self._strays.append(occupant)
+            return AddStatus.REJECTED
+        if self._grid is None:
+            self._grid = EliteGrid(GridKey.of(occupant.verdict))
+            self._strays.clear()
+        return self._grid.add(occupant)
+
+    def _count(self, lineage: Lineage, verdict: Verdict, trial: Trial) -> None:
+        name = lineage.technique or lineage.operator
+        self._tried[name] += 1
+        self._passed[name] += verdict.is_correct
+        self._improved[name] += trial.gain > -math.log2(1 - self._settings.stagnation_margin)
+
+
+class _Progress:
+    """Counts the verdicts since best latency or roofline efficiency last improved by the margin."""
+
+    def __init__(self, margin: float) -> None:
+        self._margin = margin
+        self._latency_us = math.inf
+        self._efficiency = 0.0
+        self.n_idle = 0
+
+    def told(self, best: Occupant | None) -> None:
+        if best is None:
+            self.n_idle += 1
+            return
+        efficiency = best.verdict.profile.roofline_efficiency if best.verdict.profile else 0.0
+        faster = best.latency_us <= self._latency_us * (1 - self._margin)
+        if faster or efficiency > self._efficiency * (1 + self._margin):
+            self._latency_us, self._efficiency = best.latency_us, max(efficiency, self._efficiency)
+            self.n_idle = 0
+        else:
+            self.n_idle += 1
+
+
+def _lineage_of(draw: Draw, proposal: Proposal) -> Lineage:
+    return Lineage(
+        operator=draw.operator.name,
+        technique=proposal.technique,
+        parents=draw.parent_ids,
+        detail=proposal.detail,
+    )
+
+
+def _number_of(candidate_id: str) -> int:
+    return int(candidate_id.rsplit("-", 1)[-1])

@@ -1,0 +1,37 @@
+"""How an island searches: values that a run's configuration may set. Frozen; every one has an effect."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+
+class SelectionWeights(BaseModel):
+    """How map-elites shares its parents among the selection policies. Relative weights; they need not sum to 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    speed_weighted: float = Field(default=0.6, ge=0)  # among the fastest `n_exploited` elites
+    curiosity: float = Field(default=0.25, ge=0)  # cells whose offspring did well, and cells rarely tried
+    elite_uniform: float = Field(default=0.15, ge=0)  # any cell
+
+    @model_validator(mode="after")
+    def _selects_something(self) -> SelectionWeights:
+        if not self.speed_weighted + self.curiosity + self.elite_uniform > 0:
+            raise ValueError("at least one selection weight must be positive")
+        return self
+
+
+class IslandSettings(BaseModel):
+    """The settings of one island."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    in_flight: int = Field(default=8, ge=1)  # candidates that were asked and not yet told
+    migration_interval: int = Field(default=20, ge=1)  # tells between two migrations
+    migration_size: int = Field(default=2, ge=0)  # elites that are offered each time
+    stagnation_window: int = Field(default=64, ge=1)  # verdicts without improvement that make an island stagnant
+    stagnation_margin: float = Field(default=0.01, gt=0, lt=1)  # what counts as an improvement, relative
+    selection: SelectionWeights = SelectionWeights()
+    n_exploited: int = Field(default=4, ge=1)
+    bandit_exploration: float = Field(default=0.2, ge=0, le=1)  # share of calls spread evenly over the techniques
+    max_attempts: int = Field(default=48, ge=1)  # draws for one candidate before an island says that it has nothing new
