@@ -1,0 +1,315 @@
+"""The judge's side of the sandbox. Imports neither torch nor triton."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import select
+import socket
+import subprocess
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
+
+from db.errors import EvolveError
+from evaluators.sandbox.channel import Channel, ChannelError
+from evaluators.sandbox.limits import Limits
+from evaluators.sandbox.workspace import RunFolder, fill_cache, remove_folder
+
+START_DEADLINE_S = 180.0
+GRACE_S = 30.0  # for killing what a candidate left, beyond the job's own deadline
+MAX_REPORT_BYTES = 1 << 20
+
+# A child sees these variables of the judge and no others: keys and tokens have other names.
+PASSED_VARIABLES = (
+    "PATH LANG LC_ALL LC_CTYPE TZ LD_LIBRARY_PATH CC CXX CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER "
+    "NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES TRITON_PTXAS_PATH TRITON_LIBCUDA_PATH VIRTUAL_ENV"
+).split()
+SET_VARIABLES = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for a GPU must not initialise CUDA before the fork
+    "PYTHONHASHSEED": "0",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONUNBUFFERED": "1",
+}
+
+ExitKind = Literal["ok", "error", "exit", "signal", "timeout", "killed"]
+
+
+class SandboxError(EvolveError, RuntimeError):
+    """The sandbox itself failed: a zygote that does not start or has ended. Never a candidate's doing alone."""
+
+
+class Exit(NamedTuple):
+    """How a child ended. No verdict may rest on it: a candidate can end its process as it likes.
+
+    `kind`: `ok` (the job returned), `error` (an exception; `detail` has its text and the candidate's frames), `exit`
+    (the process ended itself before the job returned), `signal` (`detail` names it), `timeout`, `killed` (by the judge
+    or for exceeding a limit). `output` is the last 4 KiB of what it printed.
+    """
+
+    kind: ExitKind
+    detail: str
+    output: str
+
+
+class ChildEnded(Exception):  # noqa: N818  an end is no error of the judge
+    """Raised where a message was awaited and the child has ended. `exit` says how."""
+
+    def __init__(self, exit: Exit) -> None:
+        super().__init__(f"the child has ended: {exit.kind}: {exit.detail}")
+        self.exit = exit
+
+
+class Child:
+    """One running job. Use as a context manager, or call `wait`: it kills what is left and removes the workspace."""
+
+    def __init__(
+        self, control: socket.socket, channel: Channel, workspace: Path, keep: bool, deadline_s: float
+    ) -> None:
+        self.workspace = workspace
+        self._control = control
+        self._channel = channel
+        self._keep_workspace = keep
+        self._give_up = time.monotonic() + deadline_s + GRACE_S
+        self._report = bytearray()
+        self._exit: Exit | None = None
+        self._waiting = threading.Lock()
+
+    @property
+    def cache_dir(self) -> Path:
+        """The child's Triton cache; outlives the child only if its payload had `keep_workspace`."""
+        return self.workspace / "triton"
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message to the job.
+
+        Raises:
+            ChildEnded: the child is gone.
+        """
+        try:
+            self._channel.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            raise ChildEnded(self.wait()) from None
+
+    def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
+        """The next message of the job. What it says is the candidate's word.
+
+        Raises:
+            ChildEnded: the child has ended, or sent what is no message and was stopped.
+            TimeoutError: no message within `timeout_s`; the child goes on.
+        """
+        try:
+            return self._channel.receive(timeout_s)
+        except EOFError:
+            raise ChildEnded(self.wait()) from None
+        except ChannelError as error:
+            self.kill()
+            self._exit = Exit("error", f"sent a malformed message: {error}", self.wait().output)
+            raise ChildEnded(self._exit) from None
+
+    def wait(self, timeout_s: float | None = None) -> Exit:
+        """Wait until every process of the job has ended.
+
+        Raises:
+            TimeoutError: not within `timeout_s`; the child goes on.
+            SandboxError: the child outlived its deadline by far, or its machine refused to isolate it.
+        """
+        with self._waiting:
+            if self._exit is None:
+                self._read_report(self._give_up if timeout_s is None else time.monotonic() + timeout_s)
+                self._exit = _exit_of(bytes(self._report))
+                self._clean_up()
+            return self._exit
+
+    def kill(self) -> None:
+        """Order the supervisor to kill every process of the job. Returns at once; `wait` says when it is done."""
+        with contextlib.suppress(OSError):
+            self._control.shutdown(socket.SHUT_WR)
+
+    def _read_report(self, end: float) -> None:
+        """Read the control socket to its end, which comes when the last process that holds it is gone."""
+        poll = select.poll()
+        poll.register(self._control, select.POLLIN)
+        while True:
+            if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+                if time.monotonic() < self._give_up:
+                    raise TimeoutError("the child is still running")
+                raise SandboxError("a child outlived its deadline", "close the zygote and start a new one")
+            piece = self._control.recv(1 << 16)
+            if not piece:
+                return
+            if len(self._report) < MAX_REPORT_BYTES:
+                self._report += piece
+
+    def _clean_up(self) -> None:
+        self._control.close()
+        self._channel.close()
+        if not self._keep_workspace:
+            remove_folder(self.workspace)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.kill()
+        self.wait()
+
+
+def _exit_of(report: bytes) -> Exit:
+    if not report:
+        return Exit("killed", "the supervisor was killed from outside, as the kernel does when memory is short", "")
+    fields = json.loads(report)
+    if fields["kind"] not in get_args(ExitKind):
+        raise SandboxError(
+            f"no child could be isolated: {fields['detail']}", "evolve doctor shows what this machine allows"
+        )
+    return Exit(cast(ExitKind, fields["kind"]), str(fields["detail"]), str(fields["output"]))
+
+
+class Zygote:
+    """A preloaded process that forks one isolated child per job. Any thread may spawn; children run side by side.
+
+    `interpret` decides whether its children run kernels under Triton's interpreter or compile them: one process cannot
+    do both. `preload` names modules that it imports before the first fork; `package.module:function` is called too.
+
+    Raises:
+        SandboxError: it did not start.
+    """
+
+    def __init__(
+        self,
+        *,
+        interpret: bool,
+        preload: Sequence[str] = (),
+        limits: Limits = Limits(),
+        isolation: Literal["namespaces", "subreaper"] | None = None,
+    ) -> None:
+        self._folder = RunFolder()
+        self._spawning = threading.Lock()
+        self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with server_end, open(self._folder.path / "zygote.log", "wb") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "evaluators.sandbox.server", str(server_end.fileno())],
+                pass_fds=[server_end.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=_environment(interpret),
+                start_new_session=True,
+            )
+        request = {
+            "interpret": interpret,
+            "preload": list(preload),
+            "limits": dataclasses.asdict(limits),
+            "isolation": isolation,
+            "run_folder": str(self._folder.path),
+        }
+        ready = self._greet(request)
+        self.isolation: str = ready["isolation"]
+        self.missing = tuple(ready["missing"])  # parts of the isolation that this machine refuses, in words
+        self.n_threads: int = ready["n_threads"]
+        self._libraries = self._folder.read_libraries()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def spawn(self, job: str, payload: Mapping[str, Any], *, deadline_s: float, fds: Sequence[int] = ()) -> Child:
+        """Run `package.module:function` as `function(channel, payload)` in a new child.
+
+        Two keys of the payload are for the sandbox: `keep_workspace` (its folder outlives it) and `cache_from` (a
+        folder that an earlier child of the same candidate used as its Triton cache, copied in). `fds` arrive as
+        `channel.fds`, in this order; the caller keeps and closes its own.
+
+        Raises:
+            SandboxError: the zygote has ended.
+        """
+        control, control_end = socket.socketpair()
+        channel, channel_end = socket.socketpair()
+        header = {"job": job, "deadline_s": deadline_s}
+        with control_end, channel_end:
+            with self._spawning:
+                workspace = self._folder.make_workspace()
+            source = payload.get("cache_from")
+            fill_cache(workspace / "triton", self._libraries, Path(source) if source else None)
+            self._send({**header, "workspace": str(workspace)}, [control_end.fileno(), channel_end.fileno(), *fds])
+        child = Child(control, Channel(channel), workspace, bool(payload.get("keep_workspace")), deadline_s)
+        with contextlib.suppress(ChildEnded):  # the caller learns of it from the child
+            child.send(dict(payload))
+        return child
+
+    def close(self) -> None:
+        """End the zygote and with it every child that still runs. May be called again."""
+        self._control.close()
+        try:
+            self._process.wait(GRACE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._folder.remove()
+
+    def _send(self, header: dict[str, Any], fds: list[int]) -> None:
+        try:
+            with self._spawning:
+                socket.send_fds(self._control, [json.dumps(header).encode()], fds)
+        except OSError as error:
+            raise SandboxError(
+                f"the zygote has ended ({_status(self._process)}): {error}", "close it and start a new one"
+            ) from error
+
+    def _greet(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Send the settings and wait for the answer that it is ready."""
+        self._control.settimeout(START_DEADLINE_S)
+        try:
+            self._control.send(json.dumps(request).encode())
+            answer = self._control.recv(1 << 16)
+        except OSError:
+            answer = b""
+        if not answer:
+            self._process.kill()
+            self._process.wait()
+            log = (self._folder.path / "zygote.log").read_text(errors="replace")
+            self._folder.remove()
+            raise SandboxError(f"the zygote did not start ({_status(self._process)}): {log[-1500:].strip()}")
+        self._control.settimeout(None)
+        return cast(dict[str, Any], json.loads(answer))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _status(process: subprocess.Popen[bytes]) -> str:
+    code = process.poll()
+    return "still running" if code is None else f"exit status {code}"
+
+
+def _environment(interpret: bool) -> dict[str, str]:
+    """The environment of a zygote: an allow-list, and where this package is to be found."""
+    passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    return {**passed, **SET_VARIABLES, "TRITON_INTERPRET": "1" if interpret else "0", "PYTHONPATH": _import_path()}
+
+
+def _import_path() -> str:
+    """The judge's PYTHONPATH, made absolute, and the folder of this package unless it is installed."""
+    entries = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    root = str(Path(__file__).resolve().parents[2])
+    if root not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+        entries.append(root)
+    return os.pathsep.join(entries)

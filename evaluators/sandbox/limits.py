@@ -1,0 +1,126 @@
+"""What a child may use, and the three ways of holding it to that: rlimits, a cgroup, and the supervisor's count."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import resource
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+GIB = 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds of one child, everything that it starts included.
+
+    `address_space_bytes` (per process) makes an allocation fail inside the child; leave it None where CUDA is used,
+    which reserves far more addresses than memory. `resident_bytes` is what all its processes hold beyond what they
+    were forked with; the supervisor samples it and kills above it. `n_processes` counts threads too where an rlimit or
+    a cgroup holds it.
+    """
+
+    address_space_bytes: int | None = None
+    resident_bytes: int = 8 * GIB
+    file_bytes: int = 2 * GIB
+    n_processes: int = 256
+    output_bytes: int = 16 * 1024 * 1024
+
+    def apply(self) -> None:
+        """Set the rlimits of this process. Root is not bound by the number of processes: see `ProcessCgroup`."""
+        _lower(resource.RLIMIT_CORE, 0)
+        _lower(resource.RLIMIT_FSIZE, self.file_bytes)
+        if self.address_space_bytes is not None:
+            _lower(resource.RLIMIT_AS, self.address_space_bytes)
+        if os.geteuid() != 0:
+            _lower(resource.RLIMIT_NPROC, self.n_processes + n_tasks_of_user(os.geteuid()))
+
+
+def _lower(kind: int, value: int) -> None:
+    """Set soft and hard limit to a value, or leave them where they are lower."""
+    hard = resource.getrlimit(kind)[1]
+    if hard == resource.RLIM_INFINITY or value < hard:
+        resource.setrlimit(kind, (value, value))
+
+
+def n_tasks_of_user(uid: int) -> int:
+    """Processes and threads of a user that this /proc shows: outside a user namespace the rlimit counts them all."""
+    n_tasks = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                n_tasks += len(os.listdir(f"/proc/{entry.name}/task")) if entry.stat().st_uid == uid else 0
+    return n_tasks
+
+
+def resident_bytes(pid: int) -> int:
+    """Memory that a process holds, shared pages included; 0 when it has ended."""
+    try:
+        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
+    except (OSError, IndexError):
+        return 0
+    return int(pages) * resource.getpagesize()
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessCgroup:
+    """A cgroup (v1 or v2) whose `pids.max` bounds the processes of one child, root's too."""
+
+    path: Path
+
+    @classmethod
+    def make(cls, parent: Path, name: str, n_processes: int) -> Self:
+        """Make a cgroup below `parent`.
+
+        Raises:
+            OSError: the cgroup file system is read-only, or the controller is not to be had there.
+        """
+        path = parent / name
+        path.mkdir()
+        try:
+            (path / "pids.max").write_text(str(n_processes))
+        except OSError:
+            path.rmdir()
+            raise
+        return cls(path)
+
+    def enter(self) -> None:
+        """Move this process in; what it forks from now on is born there."""
+        (self.path / "cgroup.procs").write_text("0")
+
+    def remove(self) -> None:
+        """Remove the cgroup; one that is not yet empty is left."""
+        with contextlib.suppress(OSError):
+            self.path.rmdir()
+
+
+def find_pids_cgroup() -> Path | None:
+    """The folder in which this process may make cgroups with a `pids.max`, or None."""
+    for parent in _pids_hierarchies():
+        with contextlib.suppress(OSError):
+            ProcessCgroup.make(parent, f"evolve-probe-{os.getpid()}", 64).remove()
+            return parent
+    return None
+
+
+def _pids_hierarchies() -> list[Path]:
+    """Where this process is in the v1 hierarchy `pids` and in the v2 hierarchy, as far as they are mounted."""
+    own = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own[controllers] = path.lstrip("/")
+    found = []
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, folder, kind, options = line.split()[:4]
+        if kind == "cgroup" and "pids" in options.split(",") and "pids" in own:
+            found.append(Path(folder) / own["pids"])
+        elif kind == "cgroup2" and "" in own:
+            found.append(Path(folder) / own[""])
+    return found
+
+
+def as_json(limits: Limits) -> dict[str, int | None]:
+    return dataclasses.asdict(limits)

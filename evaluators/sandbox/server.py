@@ -1,0 +1,232 @@
+"""The zygote: `python -P -m evaluators.sandbox.server FD`, started by `client.Zygote` with a control socket.
+
+It imports torch and triton, warms up, and then forks one intermediate for every job that comes by the socket. It ends
+when the socket ends, that is with the judge. It never asks to be killed with its parent (PR_SET_PDEATHSIG is bound to
+the thread that started it, which may be one of a pool).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import shutil
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evaluators.sandbox import namespaces, warmup
+from evaluators.sandbox.limits import Limits, ProcessCgroup, find_pids_cgroup
+from evaluators.sandbox.supervisor import Isolation, Job, Supervisor
+
+MAX_HEADER_BYTES = 64 * 1024
+MAX_FDS = 250
+REAP_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the judge asked for, and what this machine can do."""
+
+    interpret: bool
+    preload: tuple[str, ...]
+    limits: Limits
+    run_folder: Path
+    isolation: Isolation
+    missing: tuple[str, ...] = ()
+    cgroup: Path | None = None
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    request = json.loads(control.recv(MAX_HEADER_BYTES))
+    warmup.set_single_threaded()
+    for name in request["preload"]:
+        _preload(name)
+    settings = _settings(request)
+    _warm_up(settings)
+    gc.collect()
+    gc.freeze()
+    control.send(json.dumps(_ready(settings)).encode())
+    try:
+        _serve(control, settings)
+    finally:
+        _reap(wait=True)
+        if settings.cgroup:
+            ProcessCgroup(settings.cgroup).remove()
+        shutil.rmtree(settings.run_folder, ignore_errors=True)
+
+
+def _preload(name: str) -> None:
+    """Import `package.module`; `package.module:function` is called too."""
+    module_name, _, function = name.partition(":")
+    module = importlib.import_module(module_name)
+    if function:
+        getattr(module, function)()
+
+
+def _settings(request: dict[str, Any]) -> Settings:
+    wanted = Isolation(request["isolation"]) if request["isolation"] else None
+    missing: list[str] | None = None
+    if wanted is not Isolation.SUBREAPER:
+        missing = _probe_namespaces(request["run_folder"])
+        if missing is None and wanted is Isolation.NAMESPACES:
+            raise OSError("this machine refuses the namespaces that were asked for")
+    found = Isolation.SUBREAPER if missing is None else Isolation.NAMESPACES
+    return Settings(
+        interpret=request["interpret"],
+        preload=tuple(request["preload"]),
+        limits=Limits(**request["limits"]),
+        run_folder=Path(request["run_folder"]),
+        isolation=found,
+        missing=tuple(missing or ("own processes, files and network",) if missing is None else missing),
+        cgroup=find_pids_cgroup() if os.geteuid() == 0 else None,
+    )
+
+
+def _probe_namespaces(folder: str) -> list[str] | None:
+    """What a child's namespaces lack here (as a rule nothing), or None where there are none to be had."""
+    answer, answer_end = os.pipe()
+    if os.fork() == 0:
+        with contextlib.suppress(OSError):
+            namespaces.enter_process_namespaces()
+            if os.fork() == 0:
+                with contextlib.suppress(OSError):
+                    os.write(answer_end, json.dumps(namespaces.enter_mount_namespace(folder)).encode())
+                os._exit(0)
+            os.wait()
+        os._exit(0)
+    os.close(answer_end)
+    with os.fdopen(answer, "rb") as pipe:
+        text = pipe.read()
+    os.wait()
+    return json.loads(text) if text else None
+
+
+def _warm_up(settings: Settings) -> None:
+    os.environ["TRITON_CACHE_DIR"] = str(settings.run_folder / "zygote")
+    if settings.interpret:
+        warmup.warm_up_interpreter()
+        return
+    warmup.warm_up_compiler()
+    if warmup.has_cuda():
+        os.environ["TRITON_CACHE_DIR"] = str(settings.run_folder / "libraries")
+        pid = os.fork()
+        if pid == 0:
+            try:
+                warmup.launch_once()
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+
+
+def _ready(settings: Settings) -> dict[str, Any]:
+    return {
+        "isolation": settings.isolation,
+        "missing": settings.missing,
+        "bounds_processes": settings.cgroup is not None or os.geteuid() != 0,
+        "n_threads": len(os.listdir("/proc/self/task")),
+    }
+
+
+def _serve(control: socket.socket, settings: Settings) -> None:
+    """Fork an intermediate for each job until the judge has gone."""
+    alive_fd, alive_end = os.pipe()  # only the zygote keeps the second end open
+    control.settimeout(REAP_S)
+    n_jobs = 0
+    while True:
+        _reap()
+        try:
+            header, fds, _, _ = socket.recv_fds(control, MAX_HEADER_BYTES, MAX_FDS)
+        except TimeoutError:
+            continue
+        if not header:
+            return
+        n_jobs += 1
+        if os.fork() == 0:
+            control.close()
+            os.close(alive_end)
+            _run_intermediate(_job(json.loads(header), fds, settings.limits, alive_fd), settings, n_jobs)
+        for fd in fds:
+            os.close(fd)
+
+
+def _job(header: dict[str, Any], fds: list[int], limits: Limits, alive_fd: int) -> Job:
+    control_fd, channel_fd, *others = fds
+    return Job(
+        function=header["job"],
+        deadline_s=header["deadline_s"],
+        workspace=header["workspace"],
+        limits=limits,
+        control=socket.socket(fileno=control_fd),
+        channel=socket.socket(fileno=channel_fd),
+        fds=tuple(others),
+        alive_fd=alive_fd,
+    )
+
+
+def _run_intermediate(job: Job, settings: Settings, n_jobs: int) -> NoReturn:
+    """Run a job and end. While this process lives it holds the job's control socket, and it ends last: the end of that
+    socket is the proof that nothing of the job is left."""
+    try:
+        if settings.isolation is Isolation.NAMESPACES:
+            _run_in_namespaces(job, settings, n_jobs)
+        else:
+            namespaces.become_subreaper()
+            _supervise(job, settings.isolation)
+    except BaseException as error:  # the boundary of the process: the judge is told what this machine refused
+        _send(job.control, {"kind": "broken", "detail": f"{type(error).__name__}: {error}", "output": ""})
+    finally:
+        os._exit(0)
+
+
+def _run_in_namespaces(job: Job, settings: Settings, n_jobs: int) -> None:
+    cgroup = None
+    if settings.cgroup:
+        cgroup = ProcessCgroup.make(settings.cgroup, f"evolve-{os.getppid()}-{n_jobs}", settings.limits.n_processes)
+    namespaces.enter_process_namespaces()
+    pid = os.fork()
+    if pid == 0:
+        _run_pid_1(job, cgroup)
+    job.channel.close()
+    for fd in (job.alive_fd, *job.fds):
+        os.close(fd)
+    os.waitpid(pid, 0)  # returns when the kernel has emptied the namespace
+    if cgroup:
+        cgroup.remove()
+
+
+def _run_pid_1(job: Job, cgroup: ProcessCgroup | None) -> NoReturn:
+    try:
+        namespaces.die_with_parent()
+        if cgroup:
+            cgroup.enter()
+        namespaces.enter_mount_namespace(job.workspace)
+        _supervise(job, Isolation.NAMESPACES)
+    except BaseException as error:  # the boundary of the process
+        _send(job.control, {"kind": "broken", "detail": f"{type(error).__name__}: {error}", "output": ""})
+    finally:
+        os._exit(0)
+
+
+def _supervise(job: Job, isolation: Isolation) -> None:
+    _send(job.control, Supervisor(job, isolation).run())
+
+
+def _send(control: socket.socket, report: dict[str, str]) -> None:
+    with contextlib.suppress(OSError):  # the judge may be gone
+        control.sendall(json.dumps(report).encode())
+
+
+def _reap(wait: bool = False) -> None:
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, 0 if wait else os.WNOHANG)[0]:
+            pass
+
+
+if __name__ == "__main__":
+    main()

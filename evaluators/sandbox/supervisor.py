@@ -1,0 +1,199 @@
+"""The process between judge and candidate: starts the candidate, watches it, kills all that is left, and reports.
+
+In a pid namespace it is pid 1, so a candidate can neither kill it nor outlive it. Without one it is a subreaper, to
+which every orphaned descendant falls, and kills descendants until there are none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NoReturn
+
+from evaluators.sandbox import namespaces
+from evaluators.sandbox.candidate_process import run_job
+from evaluators.sandbox.limits import Limits, resident_bytes
+
+TICK_S = 0.05
+KEPT_OUTPUT_BYTES = 4096
+KEPT_REPORT_BYTES = 16 * 1024
+
+
+class Isolation(StrEnum):
+    """What keeps a child from outliving its job."""
+
+    NAMESPACES = "namespaces"
+    SUBREAPER = "subreaper"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job as the zygote hands it on.
+
+    `control` goes to the judge: the report leaves by it, and its end is the order to stop. `alive` ends with the zygote.
+    """
+
+    function: str
+    deadline_s: float
+    workspace: str
+    limits: Limits
+    control: socket.socket
+    channel: socket.socket
+    fds: tuple[int, ...]
+    alive_fd: int
+
+
+@dataclass(slots=True)
+class _Capture:
+    """The tail of a stream, and how much came through it."""
+
+    kept_bytes: int
+    n_bytes: int = 0
+    tail: bytearray = field(default_factory=bytearray)
+
+    def drain(self, fd: int) -> bool:
+        """Read what is there; False at the end of the stream."""
+        try:
+            piece = os.read(fd, 1 << 20)
+        except BlockingIOError:
+            return True
+        self.n_bytes += len(piece)
+        self.tail += piece
+        del self.tail[: -self.kept_bytes]
+        return bool(piece)
+
+
+class Supervisor:
+    """Runs one job to its end. `run` is called once, in a process of its own that does nothing else."""
+
+    def __init__(self, job: Job, isolation: Isolation) -> None:
+        self._job = job
+        self._isolation = isolation
+        self._output = _Capture(KEPT_OUTPUT_BYTES)
+        self._report = _Capture(KEPT_REPORT_BYTES)
+        self._forked_with = resident_bytes(os.getpid())
+
+    def run(self) -> dict[str, str]:
+        """The report: `kind`, `detail` and `output` of `client.Exit`. When it returns, no process of the job lives."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # pid 1 ignores what it has no handler for
+        end = time.monotonic() + self._job.deadline_s
+        output, output_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        report, report_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        pid = os.fork()
+        if pid == 0:
+            self._become_candidate(output_end, report_end)
+        for fd in (output_end, report_end, *self._job.fds):
+            os.close(fd)
+        self._job.channel.close()
+        namespaces.hide_from_ptrace()
+        stopped = self._watch(pid, output, report, end)
+        status = self._end_everything(pid)
+        for stream, fd in ((self._output, output), (self._report, report)):
+            while stream.drain(fd):
+                pass
+        kind, detail = stopped or self._verdict(status)
+        return {"kind": kind, "detail": detail, "output": self._output.tail.decode(errors="replace")}
+
+    def _become_candidate(self, output_end: int, report_end: int) -> NoReturn:
+        self._job.control.close()
+        os.close(self._job.alive_fd)
+        os.set_blocking(output_end, True)
+        os.set_blocking(report_end, True)
+        job = self._job
+        run_job(job.function, job.workspace, job.limits, job.channel, job.fds, output_end, report_end)
+
+    def _watch(self, pid: int, output: int, report: int, end: float) -> tuple[str, str] | None:
+        """Wait until the candidate has ended (None) or must be stopped (kind and reason)."""
+        candidate = os.pidfd_open(pid)
+        control, alive = self._job.control.fileno(), self._job.alive_fd
+        streams = {output: self._output, report: self._report}
+        poll = select.poll()
+        for fd in (candidate, control, alive, *streams):
+            poll.register(fd, select.POLLIN)
+        next_count = 0.0
+        while True:
+            wait_s = min(TICK_S, max(0.0, end - time.monotonic()))
+            ready = {fd for fd, _ in poll.poll(wait_s * 1000)}
+            for fd in ready & streams.keys():
+                if not streams[fd].drain(fd):
+                    poll.unregister(fd)
+            if candidate in ready:
+                return None
+            if control in ready or alive in ready:
+                return "killed", "stopped by the judge" if control in ready else "the zygote has ended"
+            now = time.monotonic()
+            if now >= end:
+                return "timeout", f"still running after {self._job.deadline_s:g} s"
+            if self._output.n_bytes > self._job.limits.output_bytes:
+                return "killed", f"printed more than {self._job.limits.output_bytes} bytes"
+            if now >= next_count:
+                next_count = now + TICK_S
+                if excess := self._excess():
+                    return "killed", excess
+
+    def _excess(self) -> str:
+        """Which bound the processes of the job exceed together, or nothing."""
+        limits = self._job.limits
+        pids = list(self._members())
+        if len(pids) > limits.n_processes:
+            return f"ran more than {limits.n_processes} processes"
+        held = sum(max(0, resident_bytes(pid) - self._forked_with) for pid in pids)
+        if held > limits.resident_bytes:
+            return f"used more than {limits.resident_bytes / 1024**3:.1f} GiB of memory"
+        return ""
+
+    def _members(self) -> Iterable[int]:
+        if self._isolation is Isolation.SUBREAPER:
+            return namespaces.descendants(os.getpid())
+        return (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
+
+    def _end_everything(self, candidate: int) -> int:
+        """Kill and reap until no descendant is left. Returns the wait status of the candidate."""
+        status = 0
+        while True:
+            self._kill_all()
+            try:
+                while True:
+                    pid, ended = os.waitpid(-1, os.WNOHANG)
+                    if pid == candidate:
+                        status = ended
+                    if pid == 0:
+                        break
+            except ChildProcessError:
+                return status
+            time.sleep(0.001)
+
+    def _kill_all(self) -> None:
+        victims = (-1,) if self._isolation is Isolation.NAMESPACES else namespaces.descendants(os.getpid())
+        for pid in victims:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _verdict(self, status: int) -> tuple[str, str]:
+        """Kind and detail of a candidate that ended by itself."""
+        if os.WIFSIGNALED(status):
+            return "signal", _signal_name(os.WTERMSIG(status))
+        code = os.WEXITSTATUS(status)
+        try:
+            report = json.loads(self._report.tail)
+            kind, detail = str(report["kind"]), str(report["detail"])
+        except (ValueError, KeyError, TypeError, RecursionError):
+            kind, detail = "", ""
+        if kind == "error" or (kind == "ok" and code == 0):
+            return kind, detail
+        return "exit", detail or f"exited with code {code} before the job returned"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
