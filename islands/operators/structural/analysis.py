@@ -1,0 +1,344 @@
+"""What a Triton program consists of, with positions: kernels, host functions, launches, and where a name is bound.
+
+Analysis costs 10 to 40 ms, so `analyse` keeps the latest programs; a proposal then costs a splice and a parse.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache, lru_cache
+from typing import Any, TypeVar, cast
+
+import libcst as cst
+from libcst.metadata import CodePosition, MetadataWrapper, PositionProvider
+
+from islands.operators.structural.text import Span
+
+MAX_SOURCE_CHARS = 100_000
+MAX_CACHED_PROGRAMS = 512
+
+_NEWLINE = re.compile(r"\r\n?|\n")
+_LAYOUT_FIELDS = frozenset(
+    ["lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "leading_lines", "lines_after_decorators"]
+    + ["trailing_whitespace", "header", "footer", "semicolon", "comma", "equal", "colon", "operator", "asynchronous"]
+    + ["indent", "default_indent", "default_newline", "encoding"]
+)
+
+N = TypeVar("N", bound=cst.CSTNode)
+T = TypeVar("T")
+
+
+class Parameter:
+    """A parameter of a kernel or of a host function."""
+
+    def __init__(self, node: cst.Param, is_constexpr: bool) -> None:
+        self.node = node
+        self.name = node.name.value
+        self.is_constexpr = is_constexpr
+        self.default = node.default
+
+
+class Scope:
+    """A function, or the module itself, with the nodes that lie in it but in no function inside it."""
+
+    def __init__(self, name: str, node: cst.FunctionDef | cst.Module, parent: Scope | None, class_name: str) -> None:
+        self.name = name
+        self.node = node
+        self.parent = parent
+        self.class_name = class_name
+        self.is_kernel = False
+        self.parameters: list[Parameter] = []
+        self._nodes: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
+
+    def add(self, node: cst.CSTNode) -> None:
+        self._nodes.setdefault(type(node), []).append(node)
+
+    def all(self, kind: type[N]) -> list[N]:
+        """Every node of exactly this type, in order of the text."""
+        return cast(list[N], self._nodes.get(kind, []))
+
+    def parameter(self, name: str) -> Parameter | None:
+        return next((p for p in self.parameters if p.name == name), None)
+
+
+class Launch:
+    """`kernel[grid](arguments)`, with arguments by the name of the kernel's parameter where the kernel is known."""
+
+    def __init__(self, ordinal: int, scope: Scope, call: cst.Call, kernel_name: str, kernel: Scope | None) -> None:
+        self.ordinal = ordinal  # among the launches of the same kernel
+        self.scope = scope
+        self.call = call
+        self.kernel_name = kernel_name
+        self.kernel = kernel
+        subscript = cast(cst.Subscript, call.func)
+        self.grid = cast(cst.Index, subscript.slice[0].slice).value
+        self.arguments = _bind_arguments(call, kernel)
+
+    @property
+    def key(self) -> str:
+        return f"{self.kernel_name}/{self.ordinal}"
+
+
+class Program:
+    """One analysed source."""
+
+    def __init__(self, source: str, module: cst.Module, positions: Any) -> None:
+        self.source = source
+        self.module = module
+        self._positions = positions
+        self._line_starts = [0, *(m.end() for m in _NEWLINE.finditer(source))]
+        self._derived: dict[Any, Any] = {}
+        self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+        self.root = Scope("", module, None, "")
+        self.scopes: list[Scope] = [self.root]
+        self.classes: dict[str, cst.ClassDef] = {}
+        self._collect(module, self.root, "")
+        self.aliases = _import_aliases(self.scopes)
+        self.kernels = self._find_kernels()
+        self.launches = self._find_launches()
+
+    # ------------------------------------------------------------------------------------------------- positions
+
+    def span(self, node: cst.CSTNode) -> Span:
+        """Where a node stands, without the parentheses around it."""
+        place = self._positions[node]
+        return Span(self._offset(place.start), self._offset(place.end))
+
+    def text(self, node: cst.CSTNode) -> str:
+        """The text of a node, parenthesised when it is in the source."""
+        start, end = self.span(node)
+        depth = len(getattr(node, "lpar", ()))
+        return "(" * depth + self.source[start:end] + ")" * depth
+
+    def line_of(self, position: int) -> int:
+        return bisect_right(self._line_starts, position)
+
+    def _offset(self, position: CodePosition) -> int:
+        return self._line_starts[position.line - 1] + position.column
+
+    # ----------------------------------------------------------------------------------------------------- facts
+
+    def derived(self, key: Any, compute: Callable[[], T]) -> T:
+        """A fact about this program, computed once."""
+        if key not in self._derived:
+            self._derived[key] = compute()
+        return cast(T, self._derived[key])
+
+    def alias(self, module: str) -> str:
+        """How the program calls a module: "tl" for "triton.language"; empty when it is not imported."""
+        return next((name for name, target in self.aliases.items() if target == module), "")
+
+    def qualified(self, node: cst.BaseExpression) -> str:
+        """The full dotted name of an expression ("triton.language.load"), or the empty string."""
+        dotted = dotted_name(node)
+        head, _, rest = dotted.partition(".")
+        target = self.aliases.get(head, head)
+        return f"{target}.{rest}" if rest else target
+
+    def device_call(self, call: cst.Call) -> str:
+        """The name of a function of `triton.language` that a call calls ("load"), or the empty string."""
+        name = self.qualified(call.func)
+        return name.removeprefix("triton.language.") if name.startswith("triton.language.") else ""
+
+    def device_calls(self, scope: Scope, *names: str) -> list[cst.Call]:
+        """The calls of these functions of `triton.language` in a kernel, in order of the text."""
+        return [call for call in scope.all(cst.Call) if self.device_call(call) in names]
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        """The nodes around a node, innermost first."""
+        while node in self.parents:
+            node = self.parents[node]
+            yield node
+
+    def enclosing(self, node: cst.CSTNode, kind: type[N]) -> N | None:
+        """The innermost node of a type around a node."""
+        return next((a for a in self.ancestors(node) if isinstance(a, kind)), None)
+
+    def launches_of(self, kernel: Scope) -> list[Launch]:
+        return [launch for launch in self.launches if launch.kernel is kernel]
+
+    @property
+    def entry_scopes(self) -> list[Scope]:
+        """The functions that a caller enters: methods of `ModelNew`, or `kernel_function`."""
+        return [s for s in self.scopes if s.class_name == "ModelNew" or s.name == "kernel_function"]
+
+    # ---------------------------------------------------------------------------------------------------- walking
+
+    def _collect(self, node: cst.CSTNode, scope: Scope, class_name: str) -> None:
+        for child in children(node):
+            self.parents[child] = node
+            scope.add(child)
+            inner, inner_class = scope, class_name
+            if isinstance(child, cst.FunctionDef):
+                inner = Scope(child.name.value, child, scope, class_name)
+                self.scopes.append(inner)
+            elif isinstance(child, cst.ClassDef):
+                inner_class = child.name.value
+                self.classes[inner_class] = child
+            self._collect(child, inner, inner_class)
+
+    def _find_kernels(self) -> dict[str, Scope]:
+        kernels: dict[str, Scope] = {}
+        for scope in self.scopes[1:]:
+            node = cast(cst.FunctionDef, scope.node)
+            scope.is_kernel = any(self._is_jit(d.decorator) for d in node.decorators)
+            scope.parameters = [Parameter(p, self._is_constexpr(p)) for p in _all_parameters(node.params)]
+            if scope.is_kernel:
+                kernels[scope.name] = scope
+        return kernels
+
+    def _is_jit(self, decorator: cst.BaseExpression) -> bool:
+        function = decorator.func if isinstance(decorator, cst.Call) else decorator
+        return self.qualified(function) in ("triton.jit", "triton.runtime.jit", "triton.runtime.jit.jit")
+
+    def _is_constexpr(self, parameter: cst.Param) -> bool:
+        annotation = parameter.annotation
+        return annotation is not None and self.qualified(annotation.annotation).endswith("constexpr")
+
+    def _find_launches(self) -> list[Launch]:
+        launches: list[Launch] = []
+        for scope in self.scopes:
+            if scope.is_kernel:
+                continue
+            for call in scope.all(cst.Call):
+                name = self._launched_kernel(call)
+                if name:
+                    n_before = sum(launch.kernel_name == name for launch in launches)
+                    launches.append(Launch(n_before, scope, call, name, self.kernels.get(name)))
+        return launches
+
+    def _launched_kernel(self, call: cst.Call) -> str:
+        """The name of the kernel that a call launches, or the empty string."""
+        if not isinstance(call.func, cst.Subscript) or len(call.func.slice) != 1:
+            return ""
+        index = call.func.slice[0].slice
+        name = dotted_name(call.func.value)
+        if not isinstance(index, cst.Index) or not name:
+            return ""
+        is_imported = "." in self.aliases.get(name.split(".")[0], "")
+        looks_like_grid = isinstance(index.value, cst.Tuple | cst.Lambda) or "grid" in dotted_name(index.value).lower()
+        return name if name in self.kernels or (is_imported and looks_like_grid) else ""
+
+
+@lru_cache(maxsize=MAX_CACHED_PROGRAMS)
+def analyse(source: str) -> Program | None:
+    """The program of a source, or None for one that cannot be understood. Keeps the latest 512."""
+    if len(source) > MAX_SOURCE_CHARS:
+        return None
+    try:
+        module = cst.parse_module(source)
+        positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
+        return Program(source, module, positions)
+    except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, UnicodeError, ValueError):
+        return None
+
+
+# ------------------------------------------------------------------------------------------------------------ nodes
+
+
+@cache
+def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
+    names = kind.__dataclass_fields__
+    return tuple(n for n in names if n not in _LAYOUT_FIELDS and not n.startswith("whitespace"))
+
+
+def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """The nodes directly in a node, without white space and punctuation."""
+    for name in _fields(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, cst.CSTNode):
+            yield value
+        elif isinstance(value, list | tuple):
+            yield from (item for item in value if isinstance(item, cst.CSTNode))
+
+
+def descendants(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and everything in it."""
+    yield node
+    for child in children(node):
+        yield from descendants(child)
+
+
+def names_in(node: cst.CSTNode) -> set[str]:
+    """The names that a piece of code reads or binds, attributes and keywords left out."""
+    found: set[str] = set()
+    stack: list[cst.CSTNode] = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, cst.Name):
+            found.add(item.value)
+        elif isinstance(item, cst.Attribute | cst.Arg):
+            stack.append(item.value)
+        else:
+            stack.extend(children(item))
+    return found
+
+
+def dotted_name(node: cst.CSTNode) -> str:
+    """`a.b.c` of names and attributes, or the empty string."""
+    if isinstance(node, cst.Name):
+        return node.value
+    if isinstance(node, cst.Attribute):
+        head = dotted_name(node.value)
+        return f"{head}.{node.attr.value}" if head else ""
+    return ""
+
+
+def integer(node: cst.CSTNode | None) -> int | None:
+    """The value of an integer literal, or None."""
+    if isinstance(node, cst.Integer):
+        return int(node.value.replace("_", ""), 0)
+    return None
+
+
+def keyword(call: cst.Call, name: str) -> cst.Arg | None:
+    """The argument `name=...` of a call."""
+    return next((a for a in call.args if a.keyword is not None and a.keyword.value == name), None)
+
+
+def argument(call: cst.Call, position: int, name: str) -> cst.BaseExpression | None:
+    """The value of an argument by position or by name."""
+    plain = [a.value for a in call.args if a.keyword is None and not a.star]
+    named = keyword(call, name)
+    if named is not None:
+        return named.value
+    return plain[position] if position < len(plain) else None
+
+
+def _all_parameters(parameters: cst.Parameters) -> Sequence[cst.Param]:
+    return [*parameters.posonly_params, *parameters.params, *parameters.kwonly_params]
+
+
+def _bind_arguments(call: cst.Call, kernel: Scope | None) -> dict[str, cst.Arg]:
+    bound: dict[str, cst.Arg] = {}
+    names = iter([p.name for p in kernel.parameters] if kernel is not None else [])
+    for arg in call.args:
+        if arg.keyword is not None:
+            bound[arg.keyword.value] = arg
+        elif arg.star:
+            names = iter(())  # what follows a * cannot be told apart
+        else:
+            name = next(names, None)
+            if name is not None:
+                bound[name] = arg
+    return bound
+
+
+def _import_aliases(scopes: Sequence[Scope]) -> dict[str, str]:
+    """Local name to module or member: {"tl": "triton.language", "next_power_of_2": "triton.next_power_of_2"}."""
+    aliases: dict[str, str] = {}
+    for scope in scopes:
+        for node in scope.all(cst.Import):
+            for item in node.names:
+                name = dotted_name(item.name)
+                alias = dotted_name(item.asname.name) if item.asname else ""
+                aliases[alias or name.split(".")[0]] = name if alias else name.split(".")[0]
+        for node_from in scope.all(cst.ImportFrom):
+            if isinstance(node_from.names, cst.ImportStar) or node_from.module is None:
+                continue
+            for item in node_from.names:
+                alias = dotted_name(item.asname.name) if item.asname else dotted_name(item.name)
+                aliases[alias] = f"{dotted_name(node_from.module)}.{dotted_name(item.name)}"
+    return aliases
