@@ -17,7 +17,7 @@ def int8_quant_kernel(x_ptr, out_ptr, scale_ptr, n_cols, BLOCK: tl.constexpr):
         offsets = start + columns
         x = tl.load(x_row + offsets, mask=offsets < n_cols, other=0.0).to(tl.float32)
         largest = tl.maximum(largest, tl.abs(x))
-    scale = tl.maximum(tl.max(largest, axis=0), 1e-6) / 127.0
+    scale = tl.div_rn(tl.maximum(tl.max(largest, axis=0), 1e-6), 127.0)
     tl.store(scale_ptr + row, scale)
     # backwards, to meet what the first walk left in the cache
     n_tiles = tl.cdiv(n_cols, BLOCK)
@@ -25,7 +25,7 @@ def int8_quant_kernel(x_ptr, out_ptr, scale_ptr, n_cols, BLOCK: tl.constexpr):
         offsets = (n_tiles - 1 - tile) * BLOCK + columns
         mask = offsets < n_cols
         x = tl.load(x_row + offsets, mask=mask, other=0.0).to(tl.float32)
-        nearest = tl.floor(x / scale + 0.5)
+        nearest = (tl.div_rn(x, scale) + 12582912.0) - 12582912.0  # 1.5 * 2^23: rounds to even, as torch does
         tl.store(out_row + offsets, nearest.to(tl.int8), mask=mask)
 
 
