@@ -245,6 +245,9 @@ class Launch(Record):
     spill_bytes: int = 0  # STACK of cuobjdump, per thread
     occupancy: float = 0.0  # theoretical: resident warps over the maximum, in [0, 1]
     occupancy_limiter: str = ""  # "registers", "shared", "threads", "blocks", "grid"
+    num_stages: int = 0
+    load_vector_bytes: int = 0  # widest load from global memory by one thread, 0: unknown
+    has_async_copies: bool = False  # loads are pipelined through shared memory (cp.async or TMA)
     constexprs: dict[str, Any] = Field(default_factory=dict)
     traffic: LaunchTraffic | None = None  # filled by the trace, for the model
 
@@ -254,6 +257,7 @@ class TorchOp(Record):
 
     name: str  # "aten.sum.dim_IntList"
     moved_bytes: int
+    binding: str = ""  # launches before it, then its operands: storages with offsets, scalars
 
 
 class Capture(Record):
@@ -264,6 +268,7 @@ class Capture(Record):
     triton_version: str
     launches: tuple[Launch, ...]
     torch_ops: tuple[TorchOp, ...] = ()
+    outputs: tuple[str, ...] = ()  # storage, offset, dtype, shape and strides of each returned tensor
 
     @property
     def fingerprint(self) -> str:
@@ -272,7 +277,9 @@ class Capture(Record):
         for launch in self.launches:
             parts += [launch.text_hash, str(launch.shared_bytes), str(launch.num_warps), repr(launch.grid)]
             parts.append(launch.binding_hash)
-        parts += [op.name for op in self.torch_ops]
+        for op in self.torch_ops:
+            parts += [op.name, op.binding]
+        parts += self.outputs
         return content_hash(*parts)
 
 

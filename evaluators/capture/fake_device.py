@@ -1,0 +1,153 @@
+"""A GPU that is not there: candidates see CUDA tensors and a device of the target, and no CUDA context is made.
+
+Fake tensors live on the CPU, because a build of torch without CUDA has no device guard for it, and one with CUDA would
+make a context. What a candidate can see of that is answered as the target GPU would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from db.records import Hardware
+from evaluators.capture.tensors import AddressSpace
+
+CUDA_0 = torch.device("cuda", 0)
+WARP_SIZE = 32
+
+
+class _Inside:
+    """How deep we are in torch's own code: there, fake tensors say that they are on the CPU."""
+
+    depth = 0
+
+
+@contextmanager
+def inside_torch() -> Iterator[None]:
+    """Torch's code sees the CPU, the candidate's sees CUDA."""
+    _Inside.depth += 1
+    try:
+        yield
+    finally:
+        _Inside.depth -= 1
+
+
+def _device(tensor: Any) -> Any:
+    if tensor.fake_mode.in_kernel_invocation:
+        return torch.device("meta")
+    return tensor.fake_device if _Inside.depth else CUDA_0
+
+
+class OnCpu(TorchFunctionMode):  # type: ignore[misc]
+    """Sends what is asked of CUDA to the CPU."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function in (torch.Tensor.cuda, torch.Tensor.pin_memory):
+            return args[0]
+        if function is torch.Tensor.get_device:
+            return 0
+        with inside_torch():
+            return function(*map(_to_cpu, args), **{k: _to_cpu(v) for k, v in (kwargs or {}).items()})
+
+
+def _to_cpu(value: Any) -> Any:
+    is_cuda_text = isinstance(value, str) and (value == "cuda" or value.startswith("cuda:"))
+    is_cuda_device = isinstance(value, torch.device) and value.type == "cuda"
+    return torch.device("cpu") if is_cuda_text or is_cuda_device else value
+
+
+def _answer(value: Any) -> Callable[..., Any]:
+    """A new function that answers the same to everything. New each time: torch keeps functions apart by identity."""
+
+    def answer(*_args: Any, **_kwargs: Any) -> Any:
+        return value
+
+    return answer
+
+
+class _Context:
+    """A device guard or a stream: entering it changes nothing."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        self.cuda_stream = 0
+        self.device = CUDA_0
+
+    def __enter__(self) -> _Context:
+        return self
+
+    def __exit__(self, *_error: Any) -> None:
+        return None
+
+    def __getattr__(self, _name: str) -> Any:
+        return _answer(None)
+
+
+def device_properties(hardware: Hardware) -> SimpleNamespace:
+    """What `torch.cuda.get_device_properties` says of the target."""
+    major, minor = hardware.compute_capability
+    return SimpleNamespace(
+        name=hardware.name,
+        major=major,
+        minor=minor,
+        total_memory=hardware.dram_bytes,
+        multi_processor_count=hardware.n_sms,
+        warp_size=WARP_SIZE,
+        L2_cache_size=hardware.l2_bytes,
+        max_threads_per_multi_processor=hardware.max_threads_per_sm,
+        max_threads_per_block=1024,
+        regs_per_multiprocessor=hardware.registers_per_sm,
+        shared_memory_per_block=49152,
+        shared_memory_per_block_optin=hardware.shared_bytes_per_block,
+        shared_memory_per_multiprocessor=hardware.shared_bytes_per_sm,
+    )
+
+
+def _cuda_answers(hardware: Hardware) -> dict[str, Any]:
+    """The functions of torch.cuda that host code may ask, by name."""
+    memory = (hardware.dram_bytes, hardware.dram_bytes)
+    values = {
+        "is_available": True,
+        "is_initialized": True,
+        "is_bf16_supported": True,
+        "device_count": 1,
+        "current_device": 0,
+        "get_device_properties": device_properties(hardware),
+        "get_device_capability": hardware.compute_capability,
+        "get_device_name": hardware.name,
+        "mem_get_info": memory,
+        "memory_allocated": 0,
+        "_exchange_device": 0,
+        "_maybe_exchange_device": 0,
+    }
+    ignored = ("init", "_lazy_init", "set_device", "synchronize", "empty_cache")
+    contexts = ("current_stream", "default_stream", "device", "device_of", "stream", "Stream", "Event")
+    return {
+        **{name: _answer(value) for name, value in values.items()},
+        **{name: _answer(None) for name in ignored},
+        **{name: type(name, (_Context,), {}) for name in contexts},
+    }
+
+
+@contextmanager
+def fake_device(hardware: Hardware, addresses: AddressSpace) -> Iterator[None]:
+    """Fake tensors, faked torch.cuda, and no gradients. Everything is as before afterwards."""
+    with ExitStack() as stack:
+        for name, answer in _cuda_answers(hardware).items():
+            stack.enter_context(patch.object(torch.cuda, name, answer, create=True))
+        for name, answer in (
+            ("is_cuda", property(lambda _t: True)),
+            ("device", property(_device)),
+            ("data_ptr", lambda tensor: addresses.address_of(tensor)),
+        ):
+            stack.enter_context(patch.object(FakeTensor, name, answer))
+        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(OnCpu())
+        stack.enter_context(torch.no_grad())
+        yield

@@ -1,0 +1,226 @@
+"""Sandbox job: run a candidate's `forward` on fake tensors, compile what it launches, and record it all."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import triton
+from torch.utils._pytree import tree_leaves
+from triton.backends.compiler import GPUTarget
+from triton.runtime import autotuner, jit
+
+from db.hashing import content_hash
+from db.records import Capture, Hardware, Launch, TensorSpec
+from evaluators.capture.cubin import Resources, read_resources, text_hash
+from evaluators.capture.failure import KernelFailure, explain
+from evaluators.capture.fake_device import CUDA_0, fake_device
+from evaluators.capture.occupancy import WARP_SIZE, occupancy_of
+from evaluators.capture.ptx import read_global_loads
+from evaluators.capture.tensors import AddressSpace, fake_tensor, fake_values
+from evaluators.capture.torch_ops import OpRecorder
+from evaluators.sandbox.candidate import build, load_candidate
+from evaluators.sandbox.channel import Channel
+
+
+def capture(channel: Channel, payload: dict[str, Any]) -> None:
+    """Sends {"capture": Capture} or {"failed": reason, "is_unsupported": bool}.
+
+    The payload has source, entry_point, init_args, input_specs, weight_specs (name to `TensorSpec`), workload (a name)
+    and hardware (a dumped `Hardware`).
+    """
+    try:
+        reply: dict[str, Any] = {"capture": run_captured(payload).model_dump(mode="json")}
+    except Exception as error:  # the boundary to candidate code: whatever it raises is an answer
+        reply = explain(error, payload["source"])
+    channel.send(reply)
+
+
+def run_captured(payload: Mapping[str, Any]) -> Capture:
+    """The capture of one forward. Raises what the candidate or the compiler raises."""
+    hardware = Hardware.model_validate(payload["hardware"])
+    addresses = AddressSpace()
+    recorder = LaunchRecorder(hardware, addresses)
+    with fake_device(hardware, addresses), recorder.in_place_of_launches():
+        forward, inputs = build_on_fakes(payload, addresses)
+        with OpRecorder(addresses, lambda: len(recorder.launches)) as operations:
+            result = forward(*inputs)
+        outputs = [addresses.describe(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+    return Capture(
+        workload=payload["workload"],
+        target=hardware.target,
+        triton_version=triton.__version__,
+        launches=tuple(recorder.launches),
+        torch_ops=tuple(operations.operations),
+        outputs=tuple(outputs),
+    )
+
+
+def build_on_fakes(payload: Mapping[str, Any], addresses: AddressSpace) -> tuple[Callable[..., Any], list[Any]]:
+    """The candidate, built on fake weights, with fake inputs; both have names in the address space."""
+    weights = {name: fake_tensor(TensorSpec.model_validate(spec)) for name, spec in payload.get("weight_specs", {}).items()}
+    module = load_candidate(payload["source"])
+    forward = build(module, payload["entry_point"], payload["init_args"], weights, "cuda")
+    inputs = fake_values(payload["input_specs"])
+    for i, value in enumerate(inputs):
+        if isinstance(value, torch.Tensor):
+            addresses.name(value, f"x{i}")
+    for name, weight in _named_weights(forward):
+        addresses.name(weight, f"w:{name}")
+    return forward, inputs
+
+
+def _named_weights(forward: Any) -> list[tuple[str, Any]]:
+    owner = getattr(forward, "__self__", forward)
+    if not isinstance(owner, torch.nn.Module):
+        return []
+    return [*owner.named_parameters(), *owner.named_buffers()]
+
+
+class TargetDriver:
+    """What Triton asks a driver, answered for the target."""
+
+    def __init__(self, hardware: Hardware) -> None:
+        self._hardware = hardware
+        self.utils = self
+
+    def get_current_target(self) -> Any:
+        major, minor = self._hardware.compute_capability
+        return GPUTarget("cuda", major * 10 + minor, WARP_SIZE)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, _device: int = 0) -> int:
+        return 0
+
+    def get_active_torch_device(self) -> Any:
+        return CUDA_0
+
+    def get_device_interface(self) -> Any:
+        return torch.cuda
+
+    def get_device_properties(self, _device: int = 0) -> dict[str, int]:
+        return {
+            "max_shared_mem": self._hardware.shared_bytes_per_block,
+            "max_num_regs": self._hardware.registers_per_sm,
+            "multiprocessor_count": self._hardware.n_sms,
+            "warpSize": WARP_SIZE,
+            "sm_clock_rate": int(self._hardware.sm_clock_ghz * 1e6),
+        }
+
+
+class LaunchRecorder:
+    """Takes the place of launching: Triton's own binder and compiler run, the kernel does not."""
+
+    def __init__(self, hardware: Hardware, addresses: AddressSpace) -> None:
+        self.launches: list[Launch] = []
+        self._hardware = hardware
+        self._addresses = addresses
+        self._compile = jit.JITFunction.run
+        self._resources: dict[str, tuple[str, Resources]] = {}  # by hash of the source that was compiled
+
+    @contextmanager
+    def in_place_of_launches(self) -> Iterator[None]:
+        """Launches inside are recorded; an autotuner takes its first configuration."""
+        triton.runtime.driver.set_active(TargetDriver(self._hardware))
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(jit.JITFunction, "run", lambda fn, *a, **k: self.launch(fn, a, k)))
+            stack.enter_context(patch.object(autotuner.Autotuner, "run", run_first_configuration))
+            yield
+
+    def launch(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compiles and records one launch; answers the compiled kernel, as Triton does."""
+        grid, is_warmup = kwargs.pop("grid", None), kwargs.pop("warmup", False)
+        try:
+            kernel = self._compile(function, *args, grid=None, warmup=True, **kwargs)
+        except Exception as error:  # the compiler raises anything; the kernel's name has to go with it
+            raise KernelFailure(function, error) from error
+        if not is_warmup:
+            self.launches.append(self._launch_of(function, bind_arguments(function.fn, args, kwargs), grid, kernel))
+        return kernel
+
+    def _launch_of(self, function: Any, arguments: dict[str, Any], grid: Any, kernel: Any) -> Launch:
+        metadata = kernel.metadata
+        code, resources = self._read(kernel)
+        launch_grid = evaluate_grid(function.fn.__name__, grid, arguments)
+        occupancy = occupancy_of(
+            self._hardware,
+            n_registers=resources.n_registers,
+            shared_bytes=metadata.shared,
+            num_warps=metadata.num_warps,
+            n_programs=launch_grid[0] * launch_grid[1] * launch_grid[2],
+        )
+        loads = read_global_loads(kernel.asm["ptx"])
+        constexprs = {p.name for p in function.params if p.is_constexpr}
+        bound = [describe_argument(self._addresses, v) for k, v in arguments.items() if k not in constexprs]
+        return Launch(
+            kernel=function.fn.__name__,
+            grid=launch_grid,
+            num_warps=metadata.num_warps,
+            num_stages=getattr(metadata, "num_stages", 0),
+            shared_bytes=metadata.shared,
+            text_hash=code,
+            binding_hash=content_hash(*bound),
+            n_registers=resources.n_registers,
+            spill_bytes=resources.stack_bytes,
+            occupancy=occupancy.fraction,
+            occupancy_limiter=occupancy.limiter,
+            load_vector_bytes=loads.vector_bytes,
+            has_async_copies=loads.is_async,
+            constexprs={k: plain_constant(v) for k, v in arguments.items() if k in constexprs},
+        )
+
+    def _read(self, kernel: Any) -> tuple[str, Resources]:
+        if kernel.hash not in self._resources:
+            cubin = kernel.asm["cubin"]
+            self._resources[kernel.hash] = text_hash(cubin), read_resources(cubin)
+        return self._resources[kernel.hash]
+
+
+def run_first_configuration(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """In place of `Autotuner.run`: nothing is timed."""
+    return tuner.fn.run(*args, **{**kwargs, **tuner.configs[0].all_kwargs()})
+
+
+def bind_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """A kernel's arguments by name, defaults included; launch options such as num_warps are left out."""
+    signature = inspect.signature(function)
+    call = signature.bind(*args, **{k: v for k, v in kwargs.items() if k in signature.parameters})
+    call.apply_defaults()
+    return dict(call.arguments)
+
+
+def evaluate_grid(kernel: str, grid: Any, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
+    """The three dimensions of a launch.
+
+    Raises:
+        TypeError: the grid is neither a tuple of one to three integers nor a function that gives one.
+    """
+    sizes = grid(dict(arguments)) if callable(grid) else grid
+    if not isinstance(sizes, tuple | list) or not 1 <= len(sizes) <= 3:
+        raise TypeError(f"the grid of kernel {kernel} must be a tuple of one to three integers, got {sizes!r}")
+    x, y, z = (*(int(size) for size in sizes), 1, 1)[:3]
+    return x, y, z
+
+
+def describe_argument(addresses: AddressSpace, value: Any) -> str:
+    """What an argument is bound to, in text that is equal for equal bindings."""
+    if isinstance(value, torch.Tensor):
+        return f"{addresses.label_of(value)}:{value.dtype}"
+    if isinstance(value, tuple | list):
+        return f"({', '.join(describe_argument(addresses, v) for v in value)})"
+    if hasattr(value, "block_shape"):  # TensorDescriptor
+        base = addresses.label_of(value.base)
+        return f"descriptor {base} {list(value.shape)} {list(value.strides)} {list(value.block_shape)}"
+    return f"{type(value).__name__} {value!r}"
+
+
+def plain_constant(value: Any) -> Any:
+    """A constexpr as something that JSON can hold."""
+    value = getattr(value, "value", value)
+    return value if isinstance(value, bool | int | float | str | None) else str(getattr(value, "__name__", value))

@@ -1,0 +1,82 @@
+"""The operations of torch that host code calls between its launches, with the bytes that they move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from db.records import TorchOp
+from evaluators.capture.fake_device import inside_torch
+from evaluators.capture.tensors import AddressSpace
+
+# They allocate and touch nothing. zeros and full write, so they are recorded, as operations that the policy allows.
+ALLOCATIONS = frozenset(
+    f"aten.{name}"
+    for name in ("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided")
+)
+# They answer from the shape alone, or hand out the same storage under a schema that does not say so.
+SHAPE_ONLY = frozenset({"aten._unsafe_view", "aten.lift_fresh", "aten.lift", "aten._reshape_alias"})
+READS_NO_OLD_VALUE = frozenset({"aten.fill_", "aten.zero_"})
+HOST_READ = "aten._local_scalar_dense"
+
+
+def is_allocation_or_view(operation: Any) -> bool:
+    """Does this operation move no bytes?"""
+    name = _packet_name(operation)
+    if name in ALLOCATIONS or name in SHAPE_ONLY or not name.startswith("aten."):
+        return True
+    returns = operation._schema.returns
+    return bool(returns) and all(r.alias_info is not None and not r.alias_info.is_write for r in returns)
+
+
+def _packet_name(operation: Any) -> str:
+    """Without the overload: "aten.sum" for aten.sum.dim_IntList."""
+    return str(operation).rsplit(".", 1)[0]
+
+
+class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
+    """Records operations that move bytes. A value that the host reads (`.item()`) is answered with 1."""
+
+    def __init__(self, addresses: AddressSpace, n_launches: Callable[[], int]) -> None:
+        super().__init__()
+        self.operations: list[TorchOp] = []
+        self._addresses = addresses
+        self._n_launches = n_launches
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        with inside_torch():
+            if _packet_name(operation) == HOST_READ:
+                result: Any = _one_of(args[0].dtype)
+            else:
+                result = operation(*args, **(kwargs or {}))
+            if not is_allocation_or_view(operation):
+                self._record(operation, tree_leaves((args, kwargs)), tree_leaves(result))
+        return result
+
+    def _record(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        read = [] if _packet_name(operation) in READS_NO_OLD_VALUE else _tensors(inputs)
+        written = _tensors(outputs)
+        binding = [f"@{self._n_launches()}"] + [
+            self._addresses.label_of(v) if isinstance(v, torch.Tensor) else repr(v) for v in inputs + outputs
+        ]
+        n_bytes = sum(map(_unique_bytes, read + written))
+        self.operations.append(TorchOp(name=str(operation), moved_bytes=n_bytes, binding=" ".join(binding)))
+
+
+def _tensors(values: list[Any]) -> list[Any]:
+    return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _unique_bytes(tensor: Any) -> int:
+    """Bytes behind a tensor: an expanded one has fewer than its elements."""
+    return min(int(tensor.nbytes), int(tensor.untyped_storage().nbytes()))
+
+
+def _one_of(dtype: Any) -> bool | int | float:
+    if dtype is torch.bool:
+        return True
+    return 1.0 if dtype.is_floating_point else 1
