@@ -14,7 +14,7 @@ _STRINGS = {tokenize.STRING, getattr(tokenize, "FSTRING_START", -1), getattr(tok
 
 
 def source_html(source: str) -> Markup:
-    """The source with keywords, strings, numbers, comments and decorators in spans; as it stands if it does not parse."""
+    """The source with keywords, strings, numbers, comments and names in spans; as it stands if it does not parse."""
     source = source.strip("\n") + "\n"
     try:
         tokens = list(tokenize.generate_tokens(io.StringIO(source).readline))

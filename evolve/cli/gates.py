@@ -1,0 +1,29 @@
+"""The gates' answers as a table."""
+
+from __future__ import annotations
+
+from db.records import GateResult, Verdict
+from evolve.cli.console import Column, print_table
+
+_COLUMNS = [
+    Column("gate", "gate"),
+    Column("answer", "answer"),
+    Column("seconds", "seconds", lambda seconds: f"{seconds:.2f}", is_number=True),
+    Column("reason", "reason"),
+]
+
+
+def print_gates(verdict: Verdict) -> None:
+    """One line a gate, in the order in which they ran."""
+    print_table([gate_row(result) for result in verdict.gates], _COLUMNS, title="gates")
+
+
+def gate_row(result: GateResult) -> dict[str, object]:
+    """A gate's answer as a row; also what `--json` prints."""
+    return {
+        "gate": str(result.gate),
+        "answer": "passed" if result.passed else "refused",
+        "seconds": result.seconds,
+        "reason": result.reason,
+        "evidence": result.evidence,
+    }

@@ -1,0 +1,27 @@
+"""`evolve report`: the story of a run as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from evolve.cli.options import DEFAULT_ARCHIVE, Archive
+from evolve.queries import latest_run, reading
+from evolve.reports.build import write_report
+
+
+def report(
+    run: Annotated[str | None, typer.Argument(help="The run [default: the latest of the archive].")] = None,
+    archive: Archive = DEFAULT_ARCHIVE,
+    out: Annotated[Path | None, typer.Option("--out", help="The folder [default: evolve-out/RUN].")] = None,
+) -> None:
+    """Write the HTML report of a run.
+
+    Prints the path of the file.
+    """
+    with reading(archive) as reader:
+        run_id = run or latest_run(reader).run_id
+        path = write_report(reader, run_id, out or Path("evolve-out") / run_id)
+    print(path)

@@ -1,0 +1,57 @@
+"""What a run says when it ends."""
+
+from __future__ import annotations
+
+import typer
+
+from db.records import RunStatus
+from evolve.cli.console import console, format_seconds
+from evolve.cli.endings import INTERRUPTED
+from evolve.cli.options import DEFAULT_ARCHIVE
+from evolve.cli.words import claim
+from evolve.events import RunResult
+
+
+def finish(result: RunResult, *, archive: str) -> None:
+    """Print how a run ended, and end the command with 130 where it was interrupted."""
+    out = console()
+    out.print(_headline(result), style="bold")
+    for name, value in _lines(result, archive):
+        out.print(f"  {name:<9} {value}", markup=False)
+    if result.run.status is RunStatus.INTERRUPTED:
+        raise typer.Exit(INTERRUPTED)
+
+
+def _headline(result: RunResult) -> str:
+    if result.best is None:
+        return f"{result.problem.name}: no candidate was correct"
+    if not result.replaces_baseline:
+        return f"{result.problem.name}: keep the baseline, nothing beat it; closest {claim(result.best.verdict)}"
+    return f"{result.problem.name}: {claim(result.best.verdict)}"
+
+
+def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
+    progress = result.progress
+    lines = [
+        ("judged", _judged(result)),
+        ("ended by", result.run.stop_reason or result.run.status.value),
+    ]
+    if result.best is not None:
+        lines.append(("program", result.best_path or result.best.candidate.program_id))
+    if result.report_path:
+        lines.append(("report", result.report_path))
+    lines.append(("archive", archive))
+    if result.run.status is RunStatus.INTERRUPTED:
+        option = "" if archive == str(DEFAULT_ARCHIVE) else f" --archive {archive}"
+        lines.append(("resume", f"evolve resume {result.run.run_id}{option}"))
+    elif progress.best is not None:
+        lines.append(("lineage", f"evolve lineage {progress.best.program_id[:12]}"))
+    return lines
+
+
+def _judged(result: RunResult) -> str:
+    progress = result.progress
+    return (
+        f"{progress.n_judged} candidates in {format_seconds(progress.elapsed_s)}, "
+        f"{progress.n_failed} failed, {progress.n_duplicates} repeated earlier work"
+    )
