@@ -1,0 +1,125 @@
+"""The evaluator: one candidate in, one verdict out. Light: importing this imports neither torch nor triton.
+
+`CudaEvaluator` measures on one GPU, `ModelledEvaluator` computes a latency for a target GPU on the CPU. Both run the
+same cascade (`evaluators.cascade`) and answer with the same records.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from pydantic import Field
+
+from db.records import (
+    Candidate,
+    Capture,
+    DeviceKind,
+    GateResult,
+    Hardware,
+    Problem,
+    Record,
+    Verdict,
+)
+from evaluators.report import BaselineReport, BaselineTime, EvaluatorReport
+from evaluators.settings import EvaluatorSettings
+
+__all__ = [
+    "BaselineReport",
+    "BaselineTime",
+    "Evaluator",
+    "EvaluatorReport",
+    "EvaluatorSettings",
+    "Prepared",
+    "open_evaluator",
+]
+
+
+class Prepared(Record):
+    """A candidate after all that needs no GPU: policy, compilation, capture, fingerprint.
+
+    `verdict` is there when a gate refused already. `cache_dir` is a folder that holds the compiled kernels
+    in Triton's own layout, or empty; whoever evaluates a prepared candidate removes it.
+    """
+
+    candidate: Candidate
+    gates: tuple[GateResult, ...] = ()
+    captures: tuple[Capture, ...] = ()
+    fingerprint: str = ""
+    verdict: Verdict | None = None
+    cache_dir: str = ""
+    seconds: dict[str, float] = Field(default_factory=dict)
+
+
+class Evaluator(ABC):
+    """Judges candidates of one problem on one device. Safe to call from several threads at once.
+
+    A bad candidate is a verdict with a reason, never an exception. A broken machine is an exception
+    (`db.errors.DeviceError`).
+    """
+
+    hardware: Hardware
+    settings: EvaluatorSettings
+
+    @property
+    @abstractmethod
+    def baseline(self) -> BaselineReport:
+        """What candidates are compared with. Raises `SeedError` where a baseline needs a seed and none works."""
+
+    @property
+    @abstractmethod
+    def isolation(self) -> str:
+        """How candidates are kept apart here: "namespaces" or "subreaper"."""
+
+    def report(self) -> EvaluatorReport:
+        """What a run has to know about its evaluator."""
+        from evaluators.versions import software_versions
+
+        return EvaluatorReport(
+            hardware=self.hardware,
+            baseline=self.baseline,
+            versions=software_versions(),
+            isolation=self.isolation,
+        )
+
+    @abstractmethod
+    def prepare(self, candidate: Candidate) -> Prepared:
+        """Everything that needs no GPU: host-code policy, compilation for the target, fingerprint."""
+
+    @abstractmethod
+    def evaluate(self, prepared: Prepared) -> Verdict:
+        """Correctness, model, integrity and speed of a prepared candidate."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Ends every child process and gives device memory back."""
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """The whole cascade on one candidate."""
+        return self.evaluate(self.prepare(candidate))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_evaluator(problem: Problem, settings: EvaluatorSettings, device: DeviceKind) -> Evaluator:
+    """An evaluator for the device; the first calls pay for references and baselines.
+
+    Raises:
+        DeviceError: `device` is CUDA and there is no usable GPU, or the problem does not fit in its memory.
+        ProblemError: the reference fails on its own inputs.
+        ConfigError: `settings.target` names no GPU of the hardware table.
+    """
+    if device is DeviceKind.CUDA:
+        from evaluators.cuda import CudaEvaluator
+
+        return CudaEvaluator(problem, settings)
+    from evaluators.modelled import ModelledEvaluator
+
+    return ModelledEvaluator(problem, settings)
