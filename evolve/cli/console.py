@@ -32,7 +32,7 @@ def is_terminal() -> bool:
 
 def console() -> Console:
     """The console on standard output; colours only where there is a terminal."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=not is_terminal())
+    return Console(file=sys.stdout, highlight=False, markup=False, soft_wrap=not is_terminal())
 
 
 def note(text: str) -> None:

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from evolve.cli.choices import ExportFormat
 from evolve.cli.console import note
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive
 from evolve.queries import reading
 
 
-class Format(StrEnum):
-    """File formats of an export."""
-
-    PARQUET = "parquet"
-    JSONL = "jsonl"
-
-
 def export(
     output: Annotated[Path, typer.Argument(help="The folder to write to.")],
     archive: Archive = DEFAULT_ARCHIVE,
-    format: Annotated[Format, typer.Option("--format", help="The format of the files.")] = Format.PARQUET,
+    format: Annotated[ExportFormat, typer.Option("--format", help="The format of the files.")] = ExportFormat.PARQUET,
     run: Annotated[str | None, typer.Option("--run", help="Only this run.")] = None,
 ) -> None:
     """Write the archive's tables as Parquet or JSONL."""

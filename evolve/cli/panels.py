@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.columns import Columns
@@ -31,10 +32,13 @@ def dashboard(started: RunStarted, progress: Progress, improvements: Sequence[st
         header(started),
         standing(started, progress),
         budget_bar(progress, width=min(width, 100)),
+        Text(),
         Columns([islands_table(progress.islands, kind), funnel_table(progress)], padding=(0, 4)),
+        Text(),
         heat_map(cells, kind=kind, baseline_us=baseline_us, width=width),
     ]
     if improvements:
+        parts.append(Text())
         parts.append(Text("\n".join(improvements[-4:]), style="dim", overflow="ellipsis", no_wrap=True))
     return Panel(Group(*parts), border_style="dim", padding=(0, 1))
 
@@ -101,7 +105,7 @@ def islands_table(islands: Sequence[IslandSummary], kind: LatencyKind) -> Table:
     """One line an island."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("island", justify="right")
-    for title in ("told", "flying", f"best {kind}", "cells", "QD", "idle"):
+    for title in ("told", "in flight", f"best {kind}", "cells", "QD", "idle"):
         table.add_column(title, justify="right")
     for island in islands[:MAX_ISLANDS]:
         best = "" if island.best_speedup is None else format_times(island.best_speedup)
@@ -129,8 +133,8 @@ def funnel_table(progress: Progress) -> Table:
     table.add_column("")
     most = max((count.asked for count in progress.funnel.values()), default=1)
     for gate, count in progress.funnel.items():
-        length = round(16 * count.passed / most)
-        refused = round(16 * (count.asked - count.passed) / most)
+        length = math.floor(16 * count.passed / most)
+        refused = math.ceil(16 * (count.asked - count.passed) / most)
         bar = Text.assemble(("█" * length, "green"), ("█" * refused, "red"))
         table.add_row(gate, str(count.asked), str(count.passed), bar)
     return table
@@ -174,7 +178,7 @@ def _heat_axis(low: int, high: int, kind: LatencyKind) -> Text:
         at = 2 * (latency_bin - low)
         if len(line) <= at and (latency_bin - low) % 4 == 0:
             line = line.ljust(at) + f"{2 ** (latency_bin / BINS_PER_OCTAVE):.4g} "
-    return Text(" " * TIER_WIDTH + line + f" us {kind}", style="dim")
+    return Text(" " * TIER_WIDTH + line + f" us {kind}; ┊ baseline", style="dim")
 
 
 def shade(speedup: float) -> str:

@@ -9,28 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from db.records import PrecisionClass
+from evolve.cli.choices import Device, Strategy
 from evolve.cli.live import watching
 from evolve.cli.options import DEFAULT_ARCHIVE, parse_shapes
 from evolve.cli.summary import finish
 from evolve.config import RunConfig, load_config, parse_duration
 from evolve.run import run_search
-
-
-class Device(StrEnum):
-    """Where candidates are judged."""
-
-    AUTO = "auto"
-    CUDA = "cuda"
-    CPU = "cpu"
-
-
-class Strategy(StrEnum):
-    """Names of the strategies."""
-
-    MAP_ELITES = "map-elites"
-    BEST_OF_N = "best-of-n"
-    GREEDY = "greedy"
-    BEAM = "beam"
 
 
 def _default(key: str) -> str:

@@ -17,7 +17,7 @@ def finish(result: RunResult, *, archive: str) -> None:
     out = console()
     out.print(_headline(result), style="bold")
     for name, value in _lines(result, archive):
-        out.print(f"  {name:<9} {value}", markup=False)
+        out.print(f"  {name:<9} {value}")
     if result.run.status is RunStatus.INTERRUPTED:
         raise typer.Exit(INTERRUPTED)
 

@@ -297,7 +297,7 @@ def _cell_fact(cell: Cell, members: Sequence[Evaluation]) -> CellFact:
     return CellFact(cell, _latency(elite), elite.candidate.program_id, technique_of(elite), n_programs)
 
 
-_NUMBER = re.compile(r"(?<![A-Za-z_])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
 
 def failure_rows(evaluations: Sequence[Evaluation]) -> list[FailureRow]:

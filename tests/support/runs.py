@@ -358,3 +358,69 @@ def fill_archive(
     archive.insert(evaluations)
     archive.close()
     return problem, run, evaluations
+
+
+def one_evaluation(
+    problem: Problem,
+    run: Run,
+    n: int,
+    us: float | None,
+    *,
+    island: int = 0,
+    source: str | None = None,
+    technique: str = "tile_size",
+    parents: Sequence[Evaluation] = (),
+    refused: tuple[Gate, str] = (Gate.CORRECTNESS, "wrong"),
+    precision: PrecisionClass = PrecisionClass.REFERENCE,
+    duplicate_of: str = "",
+    spread: float = 0.0,
+    baseline_us: float = 100.0,
+    memory_pct: float = 70.0,
+) -> Evaluation:
+    """One evaluation to order: correct at `us` microseconds, or refused by a gate where `us` is None."""
+    candidate = Candidate(
+        candidate_id=f"{run.run_id}-{island}-{n:06d}",
+        run_id=run.run_id,
+        problem_id=problem.problem_id,
+        island=island,
+        source=source or f"VALUE = {n}",
+        entry_point=EntryPoint.MODEL,
+        lineage=Lineage(
+            operator="retune" if parents else "seed",
+            technique=technique if parents else "",
+            parents=tuple(p.candidate.program_id for p in parents),
+        ),
+    )
+    base: dict[str, Any] = {
+        "candidate_id": candidate.candidate_id,
+        "run_id": run.run_id,
+        "problem_id": problem.problem_id,
+        "program_id": candidate.program_id,
+        "hardware_id": run.hardware.hardware_id,
+        "precision": precision,
+        "duplicate_of": duplicate_of,
+    }
+    if us is None:
+        gate, reason = refused
+        gates = (GateResult(gate=gate, passed=False, reason=reason),)
+        return Evaluation(candidate=candidate, verdict=Verdict(outcome=Outcome.FAILED, gates=gates, **base))
+    latency = Latency(
+        kind=run.latency_kind,
+        method="graph" if run.latency_kind is LatencyKind.MEASURED else "model",
+        device_us=us,
+        low_us=us * (1 - spread),
+        high_us=us * (1 + spread),
+        baseline_us=baseline_us,
+        baseline_name="compile",
+    )
+    wins = us < baseline_us
+    speed = GateResult(gate=Gate.SPEED, passed=wins, reason="" if wins else "slower")
+    verdict = Verdict(
+        outcome=Outcome.CORRECT,
+        gates=(GateResult(gate=Gate.CORRECTNESS, passed=True), speed),
+        latency=latency,
+        tier=classify(10.0, memory_pct),
+        replaces_baseline=wins,
+        **base,
+    )
+    return Evaluation(candidate=candidate, verdict=verdict)

@@ -1,0 +1,121 @@
+"""What watches a run: lines without a terminal, panels in one."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+from support.runs import make_evaluations, make_problem, make_run
+
+from db.measures import MeasureSpace, Tier
+from db.records import Evaluation, LatencyKind
+from evolve.budget import Budget
+from evolve.cli import panels
+from evolve.cli.live import LineView, progress_line
+from evolve.events import Judged, Progress, RunStarted, Ticked
+from evolve.progress import ProgressMeter
+from islands.summary import CellSummary, IslandSummary
+
+PROBLEM = make_problem()
+
+
+def started(kind: LatencyKind) -> RunStarted:
+    run = make_run(PROBLEM, kind=kind)
+    return RunStarted(
+        run=run, problem=PROBLEM, baseline_name="compile", baselines_us={"compile": 781.6, "eager": 1054.0}
+    )
+
+
+def evaluations(kind: LatencyKind) -> list[Evaluation]:
+    return make_evaluations(PROBLEM, make_run(PROBLEM, kind=kind), n=60)
+
+
+def progress_of(judged: list[Evaluation]) -> Progress:
+    meter = ProgressMeter(Budget(240, 300.0, n_spent=len(judged)))
+    for evaluation in judged:
+        meter.count(evaluation)
+    return meter.look([island_of(judged, index) for index in range(4)])
+
+
+def island_of(judged: list[Evaluation], index: int) -> IslandSummary:
+    cells = []
+    for e in judged:
+        latency, tier = e.verdict.latency, e.verdict.tier
+        if e.candidate.island == index and latency is not None and tier is not None:
+            latency_bin = MeasureSpace().latency_bin_of(latency.device_us)
+            cells.append(
+                CellSummary(
+                    tier=tier,
+                    latency_bin=latency_bin,
+                    latency_us=latency.device_us,
+                    speedup=latency.speedup,
+                    program_id=e.candidate.program_id,
+                )
+            )
+    return IslandSummary(island=index, n_told=15, best_speedup=max(c.speedup for c in cells), cells=tuple(cells))
+
+
+def drawn(renderable: object, width: int = 100) -> str:
+    console = Console(width=width, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(renderable)
+    return console.export_text()
+
+
+@pytest.mark.parametrize("kind", list(LatencyKind))
+def test_lines_tell_each_new_best_and_where_the_run_stands(
+    kind: LatencyKind, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = LineView(every_s=0.0)
+    judged = evaluations(kind)
+    view(started(kind))
+    for evaluation in judged:
+        view(Judged(evaluation=evaluation, status="new"))
+    view(Ticked(progress=progress_of(judged)))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("started run r1a2b3c4: softmax on ") and f"781.6 us {kind}" in lines[0]
+    bests = [float(line.split()[2].rstrip("x,")) for line in lines if line.startswith("new best: ")]
+    assert len(bests) > 2 and bests == sorted(bests)
+    assert "60 judged of 240" in lines[-1] and f"best {bests[-1]:.2f}x {kind}" in lines[-1]
+
+
+def test_lines_come_every_few_seconds_only(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineView(every_s=1000.0)
+    view(Ticked(progress=Progress()))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_line_without_a_best_has_none() -> None:
+    assert "best" not in progress_line(Progress(n_judged=3), LatencyKind.MEASURED)
+
+
+@pytest.mark.parametrize("width", [60, 100, 200])
+def test_the_view_fits_its_terminal(width: int) -> None:
+    judged = evaluations(LatencyKind.MODELLED)
+    view = panels.dashboard(started(LatencyKind.MODELLED), progress_of(judged), ["1.42x" * 50], width=width)
+    lines = drawn(view, width).splitlines()
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    assert "modelled" in text and "measured" not in text
+    assert "near optimal" in text and "correctness" in text
+
+
+def test_the_view_before_anything_is_correct() -> None:
+    view = panels.dashboard(started(LatencyKind.MEASURED), Progress(islands=(IslandSummary(island=0),)), [], width=80)
+    assert "nothing correct yet" in drawn(view) and "grid: empty" in drawn(view)
+
+
+def test_the_heat_map_puts_a_cell_where_it_belongs() -> None:
+    cells = [
+        CellSummary(tier=Tier.COMPUTE_BOUND, latency_bin=40, latency_us=32.0, speedup=2.0, program_id="a"),
+        CellSummary(tier=Tier.MEMORY_BOUND, latency_bin=42, latency_us=38.1, speedup=0.5, program_id="b"),
+    ]
+    lines = drawn(panels.heat_map(cells, kind=LatencyKind.MEASURED, baseline_us=None, width=80)).splitlines()
+    rows = {line[:14].strip(): line[panels.TIER_WIDTH :] for line in lines[:4]}
+    assert rows["compute bound"].startswith("██")
+    assert rows["memory bound"].startswith("· · ░░")
+    assert set(rows["near optimal"]) <= {"·", " "}
+
+
+def test_the_nearer_limit_tells_the_time_left() -> None:
+    assert panels.time_left(Progress(time_left_s=30, evaluations_left=100, rate_per_min=600)) == 10
+    assert panels.time_left(Progress(time_left_s=5, evaluations_left=100, rate_per_min=600)) == 5
+    assert panels.time_left(Progress(evaluations_left=100)) is None
