@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 from typing import Any
 
 from torch._subclasses import fake_tensor
 from triton.compiler.errors import CompilationError
-from triton.runtime.jit import get_jit_fn_file_line
 
 CANDIDATE_FILE = "candidate.py"
 LONGEST_MESSAGE = 600
@@ -31,12 +31,13 @@ class KernelFailure(Exception):  # noqa: N818  carries another error; the name s
 
 
 def _line_of(function: Any, error: Exception) -> int:
-    """Triton counts from the `def` of the innermost jitted function; the outermost one holds the launch."""
+    """Triton counts lines from a kernel's `def`, below its decorators."""
     node = getattr(error, "node", None)
     if not isinstance(error, CompilationError) or node is None or not hasattr(node, "lineno"):
         return 0
-    _, def_line = get_jit_fn_file_line(function)
-    return int(def_line + node.lineno - 1)
+    lines, first_line = inspect.getsourcelines(function.fn)
+    n_decorators = next(i for i, line in enumerate(lines) if line.lstrip().startswith("def "))
+    return int(first_line + n_decorators + node.lineno - 1)
 
 
 def explain(error: BaseException, source: str) -> dict[str, Any]:

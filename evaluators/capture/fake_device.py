@@ -135,6 +135,18 @@ def _cuda_answers(hardware: Hardware) -> dict[str, Any]:
     }
 
 
+def _apply_to_module(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
+    """In place of `nn.Module._apply`, which swaps a fake parameter's content and cannot: it puts in a new parameter."""
+    for part in module.modules() if recurse else [module]:
+        for name, parameter in part._parameters.items():
+            applied = None if parameter is None else function(parameter)
+            if applied is not parameter:
+                part._parameters[name] = torch.nn.Parameter(applied, requires_grad=False)
+        for name, buffer in part._buffers.items():
+            part._buffers[name] = None if buffer is None else function(buffer)
+    return module
+
+
 @contextmanager
 def fake_device(hardware: Hardware, addresses: AddressSpace) -> Iterator[None]:
     """Fake tensors, faked torch.cuda, and no gradients. Everything is as before afterwards."""
@@ -147,6 +159,7 @@ def fake_device(hardware: Hardware, addresses: AddressSpace) -> Iterator[None]:
             ("data_ptr", lambda tensor: addresses.address_of(tensor)),
         ):
             stack.enter_context(patch.object(FakeTensor, name, answer))
+        stack.enter_context(patch.object(torch.nn.Module, "_apply", _apply_to_module))
         stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
         stack.enter_context(OnCpu())
         stack.enter_context(torch.no_grad())

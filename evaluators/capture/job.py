@@ -23,6 +23,7 @@ from evaluators.capture.occupancy import WARP_SIZE, occupancy_of
 from evaluators.capture.ptx import read_global_loads
 from evaluators.capture.tensors import AddressSpace, fake_tensor, fake_values
 from evaluators.capture.torch_ops import OpRecorder
+from evaluators.hardware import load_hardware
 from evaluators.sandbox.candidate import build, load_candidate
 from evaluators.sandbox.channel import Channel
 
@@ -224,3 +225,11 @@ def plain_constant(value: Any) -> Any:
     """A constexpr as something that JSON can hold."""
     value = getattr(value, "value", value)
     return value if isinstance(value, bool | int | float | str | None) else str(getattr(value, "__name__", value))
+
+
+def warm_up() -> None:
+    """For a zygote, before its first fork: the imports and first steps that every capture would pay for."""
+    addresses = AddressSpace()
+    with fake_device(load_hardware("h100"), addresses), OpRecorder(addresses, lambda: 0):
+        tensor = torch.empty(16, 16, device="cuda")
+        torch.sum(torch.zeros_like(tensor) * 2.0).item()

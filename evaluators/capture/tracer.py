@@ -1,0 +1,379 @@
+"""An interpreter of Triton kernels that follows addresses and counts work, without touching memory.
+
+Integers are computed, because addresses and masks are made of them. Floats are not: a block of floats is one value
+seen through a stride of zero, so arithmetic on it costs nothing however large the block is. Loads answer ones.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.language.semantic import TritonSemantic
+from triton.runtime import interpreter
+
+from evaluators.capture.sectors import LoopFrame, ProgramMemory, SectorTable, sectors_of
+from evaluators.capture.tensors import STORAGE_SPACING_BITS
+
+TensorHandle = interpreter.TensorHandle
+
+# What an operation takes: special-function operations, and plain ones around them (range reduction, Newton steps).
+# After the SASS that ptxas makes of ex2/lg2/rcp/rsqrt/sin sequences; estimates, to a factor of two.
+SFU_COST: dict[Any, tuple[int, int]] = {
+    np.exp: (1, 2),
+    np.exp2: (1, 1),
+    np.log: (1, 3),
+    np.log2: (1, 2),
+    np.sqrt: (1, 3),
+    np.sin: (1, 10),
+    np.cos: (1, 10),
+    np.divide: (1, 4),
+    np.fmod: (1, 8),
+}
+EXTERN_COST = (2, 10)  # tanh, erf and the like of libdevice
+DOT_MULTIPLE = {"TF32x3": ("tf32", 3), "BF16x3": ("bf16", 3), "BF16x6": ("bf16", 6), "IEEE": ("fp32", 1)}
+
+# What an eviction policy does to the distance at which data is still in L2: a modelling choice, see model/dram.py
+RETENTION = {"EVICT_LAST": 2.0, "EVICT_FIRST": 0.5}
+
+OUTER_ITERATIONS = 8  # of a loop that are run; the rest is extrapolated
+INNER_ITERATIONS = 4
+WHILE_ITERATIONS = 32  # of a loop whose end is not known beforehand; the rest is left out, and the trace says so
+
+
+class ProgramCounts:
+    """What one program does, weighted by the loop iterations that a traced one stands for."""
+
+    def __init__(self, memory: ProgramMemory) -> None:
+        self.memory = memory
+        self.load_bytes = 0.0
+        self.store_bytes = 0.0
+        self.load_sector_bytes = 0.0
+        self.store_sector_bytes = 0.0
+        self.plain_ops = 0.0
+        self.sfu_ops = 0.0
+        self.dot_flops: dict[str, float] = {}
+        self.n_rounds = 0.0
+        self.n_syncs = 0.0
+        self.is_bounded = False
+
+    @property
+    def moved_bytes(self) -> float:
+        return self.load_bytes + self.store_bytes
+
+
+def is_float(handle: Any) -> bool:
+    """Is this a block of floats? bf16 and fp8 are kept as unsigned integers; comparisons of floats give booleans."""
+    kind = handle.data.dtype.kind
+    return kind == "f" or (kind == "u" and handle.dtype.scalar.is_floating())
+
+
+def uniform(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """A block whose elements all have the value, in the memory of one."""
+    return TensorHandle(np.broadcast_to(value, shape), dtype)
+
+
+def first(handle: Any) -> Any:
+    return handle.data[(0,) * handle.data.ndim]
+
+
+class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
+    """The interpreter's builder while kernels are traced. One program at a time, from one `begin` to the next."""
+
+    @classmethod
+    @contextmanager
+    def installed(cls) -> Iterator[Tracer]:
+        """Turns the interpreter's own builder into a tracer: other parts of the interpreter hold references to it."""
+        builder = interpreter.interpreter_builder
+        original, builder.__class__ = builder.__class__, cls
+        builder.reset()
+        try:
+            yield builder
+        finally:
+            builder.__class__ = original
+
+    def reset(self) -> None:
+        """Forgets everything; the state of a new tracer."""
+        self._touched, self._stored = SectorTable(), SectorTable()
+        self.loop = LoopFrame()
+        self.counts = ProgramCounts(ProgramMemory(self._touched, self._stored, 0))
+        self.max_iterations = (OUTER_ITERATIONS, INNER_ITERATIONS)
+        self.deadline = float("inf")
+        self._times = 1.0  # how often an operation inside a reduction is done
+        self._is_loading = False
+
+    def begin(self) -> ProgramCounts:
+        """Starts a program with clean counts, which the next operations fill."""
+        first_touch = self.counts.memory.next_touch
+        self.counts = ProgramCounts(ProgramMemory(self._touched, self._stored, first_touch))
+        self.loop, self._times, self._is_loading = LoopFrame(), 1.0, False
+        return self.counts
+
+    # loops ---------------------------------------------------------------------------------------------------------
+
+    def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The first iterations of a loop over a range, each standing for its share of all; other loops whole."""
+        if not isinstance(items, range) or not items:
+            yield from items
+            return
+        total, limit = len(items), self.max_iterations[min(self.loop.depth, len(self.max_iterations) - 1)]
+        n_run = min(total, limit)
+        outer, self.loop = self.loop, LoopFrame(self.loop, self.loop.depth + 1, self.loop.weight)
+        for i in range(n_run):
+            self.loop.weight = outer.weight * (1.0 if i == 0 else (total - 1) / (n_run - 1))
+            if n_run == 1:
+                self.loop.weight = outer.weight * total
+            self._is_loading = False
+            self._check_time()
+            yield items[i]
+        self.loop, self._is_loading = outer, False
+
+    def repeats(self, condition: Any, seen: list[int]) -> bool:
+        """Whether a while loop goes on; `seen` counts its iterations."""
+        seen[0] += 1
+        self._is_loading = False
+        self._check_time()
+        if not condition:
+            return False
+        self.counts.is_bounded |= seen[0] > WHILE_ITERATIONS
+        return seen[0] <= WHILE_ITERATIONS
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self.deadline:
+            raise TraceTimeout
+
+    # counting ------------------------------------------------------------------------------------------------------
+
+    def count(self, n_elements: int, cost: tuple[int, int] = (0, 1)) -> None:
+        """Notes an operation of (special, plain) cost on each of the elements."""
+        weight = n_elements * self.loop.weight * self._times
+        self.counts.sfu_ops += cost[0] * weight
+        self.counts.plain_ops += cost[1] * weight
+
+    def meet(self) -> None:
+        """All warps of the program wait for each other; loads after this wait for memory anew."""
+        self.counts.n_syncs += self.loop.weight
+        self._is_loading = False
+
+    # memory --------------------------------------------------------------------------------------------------------
+
+    def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any, **named: Any) -> Any:
+        retention = retention_of([*policy, *named.values()])
+        if not self._is_loading:
+            self.counts.n_rounds += self.loop.weight
+            self._is_loading = True
+        for storage, sectors, n_bytes in self._accesses(ptrs, mask):
+            self.counts.load_bytes += n_bytes * self.loop.weight
+            self.counts.load_sector_bytes += sectors.size * 32 * self.loop.weight
+            self.counts.memory.load(storage, sectors, self.loop, retention)
+        dtype = ptrs.get_element_ty()
+        return uniform(np.ones((), interpreter._get_np_dtype(dtype)), ptrs.data.shape, dtype)
+
+    def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *policy: Any, **named: Any) -> None:
+        self._is_loading = False
+        for storage, sectors, n_bytes in self._accesses(ptrs, mask):
+            self.counts.store_bytes += n_bytes * self.loop.weight
+            self.counts.store_sector_bytes += sectors.size * 32 * self.loop.weight
+            self.counts.memory.store(storage, sectors, self.loop)
+
+    def create_atomic_rmw(self, rmwOp: Any, ptr: Any, val: Any, mask: Any, sem: Any, scope: Any) -> Any:
+        self.create_masked_load(ptr, mask, None)
+        self.create_masked_store(ptr, val, mask)
+        return val
+
+    def create_atomic_cas(self, ptr: Any, cmp: Any, val: Any, sem: Any, scope: Any) -> Any:
+        """Succeeds at once: nobody else runs."""
+        mask = uniform(np.True_, ptr.data.shape, tl.int1)
+        return self.create_atomic_rmw(None, ptr, cmp, mask, sem, scope)
+
+    def get_cache_policy(self, cache_modifier: Any, eviction_policy: Any) -> Any:
+        """Triton 3.9 asks for one object; loads get it as their policy."""
+        return eviction_policy
+
+    def _accesses(self, ptrs: Any, mask: Any) -> Iterator[tuple[int, Any, int]]:
+        """(storage, sectors, requested bytes) of an access, one for each storage that it reaches."""
+        element_bytes = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)
+        mask_data = mask if isinstance(mask, np.ndarray) else mask.data
+        addresses = np.broadcast_to(ptrs.data, np.broadcast_shapes(ptrs.data.shape, mask_data.shape))
+        if not mask_data.all():
+            addresses = addresses[np.broadcast_to(mask_data, addresses.shape).astype(bool)]
+        sectors = sectors_of(addresses)
+        if not sectors.size:
+            return
+        shift = np.uint64(STORAGE_SPACING_BITS - 5)
+        lowest, highest = int(sectors[0] >> shift), int(sectors[-1] >> shift)
+        if lowest == highest:
+            yield lowest - 1, sectors, addresses.size * element_bytes
+            return
+        storages = sectors >> shift
+        for storage in np.unique(storages):
+            part = sectors[storages == storage]
+            yield int(storage) - 1, part, addresses.size * element_bytes * part.size // sectors.size
+
+    # arithmetic ----------------------------------------------------------------------------------------------------
+
+    def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
+        if not is_float(lhs) and not is_float(rhs):
+            return super().binary_op(lhs, rhs, op)
+        shape = np.broadcast_shapes(lhs.data.shape, rhs.data.shape)
+        self.count(int(np.prod(shape)), SFU_COST.get(op, (0, 1)))
+        with np.errstate(all="ignore"):
+            value = np.asarray(op(first(lhs), first(rhs)))
+        if value.dtype == np.bool_:
+            return uniform(value, shape, tl.int1)
+        return uniform(value.astype(lhs.data.dtype), shape, lhs.dtype.scalar)
+
+    def unary_op(self, arg: Any, op: Any) -> Any:
+        if not is_float(arg):
+            return super().unary_op(arg, op)
+        self.count(arg.data.size, SFU_COST.get(op, (0, 1)))
+        with np.errstate(all="ignore"):
+            value = np.asarray(op(first(arg))).astype(arg.data.dtype)
+        return uniform(value, arg.data.shape, arg.dtype.scalar)
+
+    def ternary_op(self, lhs: Any, rhs: Any, other: Any, op: Any) -> Any:
+        if not is_float(other):
+            return super().ternary_op(lhs, rhs, other, op)
+        shape = np.broadcast_shapes(lhs.data.shape, rhs.data.shape, other.data.shape)
+        self.count(int(np.prod(shape)))
+        value = np.asarray(op(first(lhs), first(rhs), first(other))).astype(other.data.dtype)
+        return uniform(value, shape, other.dtype.scalar)
+
+    def create_fma(self, x: Any, y: Any, z: Any) -> Any:
+        shape = np.broadcast_shapes(x.data.shape, y.data.shape, z.data.shape)
+        self.count(int(np.prod(shape)))
+        return uniform(first(z), shape, z.dtype.scalar)
+
+    def create_fabs(self, arg: Any) -> Any:
+        return self.unary_op(arg, np.abs)
+
+    def create_erf(self, arg: Any) -> Any:
+        self.count(arg.data.size, EXTERN_COST)
+        return arg
+
+    def create_rsqrt(self, arg: Any) -> Any:
+        return self.unary_op(arg, np.sqrt)
+
+    def cast_impl(self, src: Any, dst_type: Any) -> Any:
+        to = interpreter._get_np_dtype(dst_type)
+        if not is_float(src) and not dst_type.scalar.is_floating():
+            return TensorHandle(src.data.astype(to), dst_type.scalar)
+        self.count(src.data.size)
+        with np.errstate(all="ignore"):
+            value = np.asarray(first(src)).astype(to)
+        return uniform(value, src.data.shape, dst_type.scalar)
+
+    def create_fp_to_fp(self, src: Any, dst_type: Any, rounding_mode: Any) -> Any:
+        return self.cast_impl(src, dst_type)
+
+    def create_bitcast(self, src: Any, dst_type: Any) -> Any:
+        to = interpreter._get_np_dtype(dst_type)
+        if not is_float(src):
+            return TensorHandle(np.ascontiguousarray(src.data).view(to), dst_type.scalar)
+        return uniform(np.ones((), to), src.data.shape, dst_type.scalar)
+
+    def create_dot(self, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
+        self.meet()
+        kind, multiple = dot_kind(a.dtype.scalar, str(input_precision))
+        flops = 2.0 * a.data.size * b.data.shape[-1] * multiple * self.loop.weight
+        self.counts.dot_flops[kind] = self.counts.dot_flops.get(kind, 0.0) + flops
+        return uniform(first(d), d.data.shape, d.dtype.scalar)
+
+    def create_extern_elementwise(
+        self, libName: Any, libPath: Any, symbol: Any, argList: Any, retType: Any, isPure: Any
+    ) -> Any:
+        return self._opaque(argList, retType)
+
+    def create_inline_asm(
+        self, inlineAsm: Any, constraints: Any, values: Any, type: Any, isPure: Any, pack: Any
+    ) -> Any:
+        return self._opaque(values, type)
+
+    def _opaque(self, values: Any, result_type: Any) -> Any:
+        shape = np.broadcast_shapes(*(v.data.shape for v in values)) if values else (1,)
+        self.count(int(np.prod(shape)), EXTERN_COST)
+        scalar = result_type.scalar
+        return uniform(np.ones((), interpreter._get_np_dtype(scalar)), shape, scalar)
+
+    # shapes: a uniform block stays uniform ---------------------------------------------------------------------------
+
+    def create_splat(self, ret_ty: Any, arg: Any) -> Any:
+        return uniform(first(arg), tuple(ret_ty.shape), arg.dtype.scalar)
+
+    def create_reshape(self, arg: Any, shape: Any, allow_reorder: Any) -> Any:
+        if is_float(arg):
+            return uniform(first(arg), tuple(shape), arg.dtype.scalar)
+        return super().create_reshape(arg, shape, allow_reorder)
+
+    def create_join(self, lhs: Any, rhs: Any) -> Any:
+        if is_float(lhs):
+            return uniform(first(lhs), (*lhs.data.shape, 2), lhs.dtype.scalar)
+        return super().create_join(lhs, rhs)
+
+    # reductions ------------------------------------------------------------------------------------------------------
+
+    def reduce(self, values: Any, axis: Any, combine: Any, keep_dims: bool = False, **_: Any) -> Any:
+        """In place of `tl.reduce`: the combining function runs once, on single elements, and counts for all."""
+        self.meet()
+        return self._combine(values, combine, lambda shape: reduced_shape(shape, axis, keep_dims))
+
+    def scan(self, values: Any, axis: Any, combine: Any, reverse: bool = False, **_: Any) -> Any:
+        """In place of `tl.associative_scan`."""
+        self.meet()
+        return self._combine(values, combine, lambda shape: shape)
+
+    def _combine(self, values: Any, combine: Any, shape_of: Any) -> Any:
+        parts = values if isinstance(values, tuple | tl.tuple) else (values,)
+        shape = parts[0].handle.data.shape
+        elements = [tl.tensor(TensorHandle(np.array([first(p.handle)]), p.dtype.scalar), p.dtype.scalar) for p in parts]
+        before, self._times = self._times, self._times * float(np.prod(shape))
+        results = combine.fn(*elements, *elements)
+        self._times = before
+        results = results if isinstance(results, tuple | tl.tuple) else (results,)
+        made = tuple(spread(r, shape_of(shape), p.dtype.scalar) for r, p in zip(results, parts, strict=True))
+        return made if isinstance(values, tuple | tl.tuple) else made[0]
+
+
+class TraceTimeout(Exception):  # noqa: N818  ends a program early; no error
+    """The time for a launch is used up."""
+
+
+def spread(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """A tensor whose elements all have the (single) value."""
+    data = np.asarray(first(value.handle) if isinstance(value, tl.tensor) else value)
+    data = data.astype(interpreter._get_np_dtype(dtype))
+    if not shape:
+        return tl.tensor(TensorHandle(data.reshape(1), dtype), dtype)
+    return tl.tensor(uniform(data, shape, dtype), tl.block_type(dtype, list(shape)))
+
+
+def reduced_shape(shape: tuple[int, ...], axis: Any, keep_dims: bool) -> tuple[int, ...]:
+    if axis is None:
+        return (1,) * len(shape) if keep_dims else ()
+    axis %= len(shape)
+    return shape[:axis] + ((1,) if keep_dims else ()) + shape[axis + 1 :]
+
+
+def retention_of(policies: list[Any]) -> float:
+    """The effect of an eviction policy, wherever it stands among the arguments of a load."""
+    names = [str(p).rsplit(".", 1)[-1] for p in policies if p is not None]
+    return next((RETENTION[name] for name in names if name in RETENTION), 1.0)
+
+
+def dot_kind(dtype: Any, precision: str) -> tuple[str, int]:
+    """The unit of `Hardware.tflops` that a dot runs on, and how many products it takes."""
+    if dtype.is_fp32():
+        return DOT_MULTIPLE.get(precision.rsplit(".", 1)[-1], ("tf32", 1))
+    if dtype.is_fp64():
+        return "fp64", 1
+    if dtype.is_bf16() or dtype.is_fp16():
+        return ("bf16" if dtype.is_bf16() else "fp16"), 1
+    return "int8", 1
+
+
+def semantic_of(tracer: Tracer) -> Any:
+    return TritonSemantic(tracer)
