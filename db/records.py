@@ -7,6 +7,7 @@ know the other.
 from __future__ import annotations
 
 import math
+import time
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -401,6 +402,7 @@ class Evaluation(Record):
 
     candidate: Candidate
     verdict: Verdict
+    created_at: float = Field(default_factory=time.time)  # seconds since the epoch
 
     @model_validator(mode="after")
     def _belong_together(self) -> Evaluation:

@@ -18,16 +18,19 @@ class Budget:
         evaluations: int,
         time_s: float | None = None,
         *,
-        n_spent: int = 0,
-        elapsed_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._evaluations = evaluations
         self._time_s = time_s
-        self._n_granted = n_spent
+        self._n_granted = 0
         self._clock = clock
-        self._started = clock() - elapsed_s
+        self._started = clock()
         self.stop_reason = ""
+
+    def resume(self, n_spent: int, elapsed_s: float) -> None:
+        """Count what earlier sittings of the same run spent."""
+        self._n_granted += n_spent
+        self._started = self._clock() - elapsed_s
 
     def take(self, n: int) -> int:
         """How many of `n` candidates may start now; 0 means that the run is over."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from typing import Any, TypeVar
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayError, RayTaskError
 
 from db.errors import ClusterError, EvolveError
 
@@ -65,6 +67,18 @@ async def answer(reference: Awaitable[T]) -> T:
 
 
 ActorDied = RayActorError
+
+
+async def close_actors(actors: Sequence[Any], timeout_s: float) -> None:
+    """Call `close` on actors, some of which may be dead, and wait for all of them or for the time."""
+    closing = [asyncio.ensure_future(_closed(actor)) for actor in actors]
+    if closing:
+        await asyncio.wait(closing, timeout=timeout_s)
+
+
+async def _closed(actor: Any) -> None:
+    with contextlib.suppress(RayError):
+        await actor.close.remote()
 
 
 def disconnect() -> None:

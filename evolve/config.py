@@ -1,4 +1,4 @@
-"""The configuration of a run: frozen, read once from layers. Later layers win: defaults, preset, file, --set, options."""
+"""The configuration of a run: frozen, read once. Later layers win: defaults, preset, file, --set, options."""
 
 from __future__ import annotations
 

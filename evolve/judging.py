@@ -13,7 +13,13 @@ from evolve.cluster import ActorDied, answer
 class Judge(Protocol):
     """Answers candidates with verdicts, in the order of the candidates."""
 
-    async def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]: ...
+    async def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """Equal work may be answered with an earlier verdict."""
+        ...
+
+    async def judge_again(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """Everything is judged anew."""
+        ...
 
 
 class ActorPool:
@@ -69,6 +75,16 @@ class JudgePool:
         """One verdict for each candidate, in order."""
         return list(await asyncio.gather(*(self._judge(candidate) for candidate in candidates)))
 
+    async def judge_again(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """One new verdict for each candidate, whatever is known of its program."""
+        return [await self._anew(candidate) for candidate in candidates]
+
+    async def _anew(self, candidate: Candidate) -> Verdict:
+        prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate)
+        if isinstance(prepared, Verdict):
+            return prepared
+        return _as_verdict(await self._with_retry(self._evaluators, "evaluate", candidate, prepared))
+
     async def _judge(self, candidate: Candidate) -> Verdict:
         known = self._programs.get(candidate.program_id)
         if known is not None:
@@ -81,8 +97,8 @@ class JudgePool:
         prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate)
         if isinstance(prepared, Verdict):
             return prepared
-        if prepared.verdict is not None:
-            return _as_verdict(prepared.verdict)
+        if prepared.failed is not None:
+            return _as_verdict(prepared.failed)
         known = await self._known(candidate.problem_id, prepared.fingerprint)
         if known is not None:
             return repeat(known, candidate)

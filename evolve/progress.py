@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -22,7 +23,22 @@ class ProgressMeter:
         self._recent: deque[float] = deque()
         self._funnel = {gate: GateCount() for gate in Gate}
         self._n_judged = self._n_duplicates = self._n_failed = 0
-        self.best: Evaluation | None = None
+        self._correct: dict[str, Evaluation] = {}  # by program id, fastest look
+        self._confirmed: list[Evaluation] = []
+
+    @property
+    def best(self) -> Evaluation | None:
+        """The fastest correct program; once winners were judged again, the fastest that passed again."""
+        return next(iter(self._confirmed or self.fastest()), None)
+
+    def fastest(self) -> list[Evaluation]:
+        """Correct programs, fastest first."""
+        return sorted(self._correct.values(), key=_device_us)
+
+    def confirm(self, evaluations: Sequence[Evaluation]) -> bool:
+        """Take second judgements in; whether any program passed again."""
+        self._confirmed = sorted((e for e in evaluations if e.verdict.is_correct), key=_device_us)
+        return bool(self._confirmed)
 
     def count(self, evaluation: Evaluation, *, is_new: bool = True) -> None:
         """Count one verdict; `is_new=False` for those that a resumed run finds in the archive."""
@@ -33,8 +49,8 @@ class ProgressMeter:
         for result in verdict.gates if not verdict.duplicate_of else ():
             seen = self._funnel[result.gate]
             self._funnel[result.gate] = GateCount(asked=seen.asked + 1, passed=seen.passed + result.passed)
-        if _is_faster(evaluation, self.best):
-            self.best = evaluation
+        if verdict.is_correct and not verdict.duplicate_of:
+            self._correct[verdict.program_id] = evaluation
         if is_new:
             self._recent.append(time.monotonic())
 
@@ -61,11 +77,9 @@ class ProgressMeter:
         return len(self._recent) / span * 60
 
 
-def _is_faster(evaluation: Evaluation, best: Evaluation | None) -> bool:
+def _device_us(evaluation: Evaluation) -> float:
     latency = evaluation.verdict.latency
-    if latency is None:
-        return False
-    return best is None or best.verdict.latency is None or latency.device_us < best.verdict.latency.device_us
+    return math.inf if latency is None else latency.device_us
 
 
 def _best_so_far(best: Evaluation | None) -> BestSoFar | None:

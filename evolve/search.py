@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from db.errors import SeedError
-from db.records import Candidate, Evaluation
+from db.records import Candidate, Evaluation, Lineage
 from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.events import Judged, Migrated, OnEvent, Progress, Ticked
@@ -20,8 +21,9 @@ from islands.seed import Seed
 from islands.summary import IslandSummary
 
 TICK_S = 0.5
-IDLE_S = 0.05  # pause of a chain whose island has nothing to propose while others are in flight
-N_IDLE_BEFORE_REST = 40
+IDLE_S = 0.05  # pause of a chain whose island waits for verdicts before it proposes more
+CONFIRM = "confirm"  # the operator that a second judgement is recorded under
+N_CONFIRM_ROUNDS = 3
 
 
 class Search:
@@ -54,14 +56,24 @@ class Search:
         self._batch = batch
         self._stop_when_stagnant = stop_when_stagnant
 
+    async def restore(self, judged: Sequence[Evaluation], elapsed_s: float) -> None:
+        """Take up what earlier sittings of this run judged. `elapsed_s` is the wall-clock that they spent."""
+        self._budget.resume(len(judged), elapsed_s)
+        for evaluation in judged:
+            self._meter.count(evaluation, is_new=False)
+        for index, island in enumerate(self._islands):
+            own = [e for e in judged if e.candidate.island == index and e.candidate.lineage.operator != CONFIRM]
+            await answer(island.restore.remote(own))
+
     async def seed(self, seeds: Sequence[Seed]) -> None:
         """Judge the first programs on the first island, and give them to all. Raises SeedError if none is correct."""
         for index, island in enumerate(self._islands):
-            evaluations = await self._settle(index, await answer(island.seed.remote(list(seeds))))
+            candidates = await answer(island.seed.remote(list(seeds)))
+            if not candidates:
+                continue  # a resumed run has them already
+            evaluations = await self._settle(index, candidates)
             if index == 0 and not any(e.verdict.is_correct for e in evaluations):
-                verdict = evaluations[0].verdict
-                gate = next((g.gate.value for g in verdict.gates if not g.passed), verdict.outcome.value)
-                raise SeedError(f"no first program passed; gate {gate}: {verdict.reason}", "try: evolve check FILE")
+                raise _no_seed_works(evaluations[0])
 
     async def run(self) -> None:
         """All chains of all islands, until the budget ends the run."""
@@ -77,18 +89,17 @@ class Search:
                 await ticker
 
     async def _chain(self, index: int) -> None:
-        n_idle = 0
+        island = self._islands[index]
         while granted := self._budget.take(self._batch):
-            candidates = await answer(self._islands[index].ask.remote(granted))
+            candidates = await answer(island.ask.remote(granted))
             self._budget.give_back(granted - len(candidates))
             if candidates:
                 await self._settle(index, candidates)
                 await self._migrate(index)
-                n_idle = 0
-            elif (n_idle := n_idle + 1) < N_IDLE_BEFORE_REST:
-                await asyncio.sleep(IDLE_S)
+            elif await answer(island.is_exhausted.remote()):
+                return
             else:
-                return  # nothing new can be proposed from what this island knows
+                await asyncio.sleep(IDLE_S)
 
     async def _settle(self, index: int, candidates: Sequence[Candidate]) -> list[Evaluation]:
         """Judge, keep, tell: an island hears of a verdict only after it is durable."""
@@ -110,6 +121,27 @@ class Search:
             n_migrants = await answer(self._islands[target].immigrate.remote(migrants))
             self._on_event(Migrated(source=index, target=target, n_migrants=n_migrants))
 
+    async def confirm(self, n: int) -> None:
+        """Judge the fastest programs once more, with fresh seeds and timings: a winner may have been lucky.
+
+        The fastest of them is the result. Where none passes again, the next `n` are tried.
+        """
+        fastest = self._meter.fastest()
+        for index in range(N_CONFIRM_ROUNDS):
+            chosen = fastest[index * n : (index + 1) * n]
+            candidates = [self._second_look(evaluation) for evaluation in chosen]
+            verdicts = await self._judge.judge_again(candidates)
+            evaluations = [Evaluation(candidate=c, verdict=v) for c, v in zip(candidates, verdicts, strict=True)]
+            await answer(self._archive.insert.remote(evaluations))
+            if self._meter.confirm(evaluations):
+                return
+
+    def _second_look(self, evaluation: Evaluation) -> Candidate:
+        candidate = evaluation.candidate
+        lineage = Lineage(operator=CONFIRM, parents=(candidate.program_id,))
+        name = f"{candidate.run_id}-{CONFIRM}-{uuid.uuid4().hex[:6]}"
+        return candidate.model_copy(update={"candidate_id": name, "lineage": lineage})
+
     async def look(self) -> Progress:
         """Where the run stands now."""
         return self._meter.look(await self.summaries())
@@ -125,3 +157,12 @@ class Search:
             self._on_event(Ticked(progress=progress))
             if self._stop_when_stagnant and all(island.is_stagnant for island in progress.islands):
                 self._budget.stop("stagnation")
+
+
+def _no_seed_works(evaluation: Evaluation) -> SeedError:
+    verdict = evaluation.verdict
+    gate = next((result.gate.value for result in verdict.gates if not result.passed), verdict.outcome.value)
+    return SeedError(
+        f"no first program passed: {gate}: {verdict.reason}",
+        "see every gate's answer with: evolve check FILE --problem PROBLEM",
+    )

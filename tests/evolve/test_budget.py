@@ -34,7 +34,8 @@ def test_time_ends_a_run() -> None:
 
 def test_a_resumed_run_has_what_is_left() -> None:
     clock = Clock()
-    budget = Budget(10, 60.0, n_spent=7, elapsed_s=50.0, clock=clock)
+    budget = Budget(10, 60.0, clock=clock)
+    budget.resume(n_spent=7, elapsed_s=50.0)
     assert budget.evaluations_left == 3
     assert budget.time_left_s == 10.0
     assert budget.take(8) == 3

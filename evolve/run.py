@@ -1,0 +1,216 @@
+"""One search from its configuration to its result. Start here to read how the rooms fit together."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import signal
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from db.errors import NotFoundError
+from db.live import open_for_reading
+from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus
+from evaluators.evaluator import EvaluatorReport
+from evaluators.problems import load_problem
+from evolve.budget import Budget
+from evolve.cluster import answer
+from evolve.config import RunConfig, make_config
+from evolve.crew import Crew
+from evolve.device import resolve_device
+from evolve.events import Event, OnEvent, RunEnded, RunResult, RunStarted
+from evolve.judging import JudgePool
+from evolve.output import write_results
+from evolve.progress import ProgressMeter
+from evolve.search import Search
+from evolve.seeding import collect_seeds
+from islands.migration import make_topology
+from islands.seed import Seed
+
+RESUME_WAIT_S = 90.0  # what the actors of a killed driver may take to let go of the archive
+N_CONFIRMED = 3
+
+
+def ignore(event: Event) -> None:
+    """An `on_event` that watches nothing."""
+
+
+def run_search(config: RunConfig, *, on_event: OnEvent = ignore) -> RunResult:
+    """Search, and return when the budget is spent or somebody interrupts.
+
+    Raises:
+        EvolveError: something that the user can mend; nothing that was judged is lost.
+    """
+    problem = load_problem(config.problem, sizes=config.shapes)
+    start = _Start(config, problem, resolve_device(config.device, cluster_address=config.cluster.address))
+    return asyncio.run(_search(start, on_event))
+
+
+def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore) -> RunResult:
+    """Continue a run where its archive says it was; the last unfinished one unless named.
+
+    Waits for the archive while the actors of a killed driver still hold it.
+
+    Raises:
+        NotFoundError: no such run, or none that is unfinished.
+        EvolveError: as `run_search`.
+    """
+    with contextlib.closing(open_for_reading(Path(archive), wait_s=RESUME_WAIT_S)) as reader:
+        run = reader.run(run_id) if run_id else reader.last_unfinished_run()
+        if run is None:
+            raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
+        start = _Start(make_config({**run.config, "archive": archive}), reader.problem(run.problem_id), run.device, run)
+    return asyncio.run(_search(start, on_event))
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a search starts from; `run` is set when it is resumed."""
+
+    config: RunConfig
+    problem: Problem
+    device: DeviceKind
+    run: Run | None = None
+
+
+async def _search(start: _Start, on_event: OnEvent) -> RunResult:
+    seeds = collect_seeds(start.config, start.problem)
+    async with Crew(start.config, start.problem, start.device) as crew:
+        report = await crew.open(wait_s=RESUME_WAIT_S if start.run else 0.0)
+        run = _continued(start.run) if start.run else _new_run(start, report)
+        await answer(crew.archive.add_problem.remote(start.problem))
+        await answer(crew.archive.add_run.remote(run))
+        on_event(_started(start, run, report))
+        session = _Session(start.config, run, crew, report, on_event)
+        with _interruptible(session.budget):
+            await session.drive(seeds)
+        result = await session.finish(start.problem)
+    on_event(RunEnded(result=result))
+    return result
+
+
+class _Session:
+    """One sitting of a run: its budget, its counts and its loop."""
+
+    def __init__(self, config: RunConfig, run: Run, crew: Crew, report: EvaluatorReport, on_event: OnEvent) -> None:
+        self._config = config
+        self._run = run
+        self._archive = crew.archive
+        self.budget = Budget(config.evaluations, config.time_s)
+        self._meter = ProgressMeter(self.budget)
+        self._judge = JudgePool(
+            preparers=crew.preparers,
+            evaluators=crew.evaluators,
+            archive=crew.archive,
+            hardware_id=run.hardware.hardware_id,
+            precision=config.precision,
+            versions=report.versions,
+        )
+        self._search = Search(
+            islands=crew.start_islands(run),
+            judge=self._judge,
+            archive=crew.archive,
+            budget=self.budget,
+            meter=self._meter,
+            topology=make_topology(config.topology),
+            rng=random.Random(config.rng_seed),
+            on_event=on_event,
+            chains_per_island=crew.chains_per_island,
+            batch=config.batch,
+            stop_when_stagnant=config.stop_when_stagnant,
+        )
+
+    async def drive(self, seeds: list[Seed]) -> None:
+        """Take up what was judged before, judge the first programs, and search."""
+        judged: list[Evaluation] = await answer(self._archive.evaluations.remote(self._run.run_id))
+        self._judge.remember([e.verdict for e in judged])
+        await self._search.restore(judged, elapsed_s=_elapsed_s(self._run, judged))
+        await self._search.seed(seeds)
+        await self._search.run()
+        await self._search.confirm(N_CONFIRMED)
+
+    async def finish(self, problem: Problem) -> RunResult:
+        """Close the run in the archive and write what people take home."""
+        interrupted = self.budget.stop_reason == "interrupted"
+        run = self._run.model_copy(
+            update={
+                "status": RunStatus.INTERRUPTED if interrupted else RunStatus.FINISHED,
+                "finished_at": time.time(),
+                "stop_reason": self.budget.stop_reason or "nothing new to propose",
+            }
+        )
+        await answer(self._archive.update_run.remote(run))
+        best = self._meter.best
+        result = RunResult(
+            run=run,
+            problem=problem,
+            progress=await self._search.look(),
+            best=best,
+            replaces_baseline=best is not None and best.verdict.replaces_baseline,
+        )
+        folder = Path(self._config.out or f"evolve-out/{run.run_id}")
+        return await asyncio.to_thread(write_results, result, Path(self._config.archive), folder)
+
+
+def _new_run(start: _Start, report: EvaluatorReport) -> Run:
+    now = time.time()
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    return Run(
+        run_id=f"{stamp}-{uuid.uuid4().hex[:4]}",
+        problem_id=start.problem.problem_id,
+        rng_seed=start.config.rng_seed,
+        device=start.device,
+        hardware=report.hardware,
+        precision=start.config.precision,
+        latency_kind=LatencyKind.MEASURED if start.device is DeviceKind.CUDA else LatencyKind.MODELLED,
+        config=start.config.model_dump(mode="json"),
+        versions=report.versions,
+        started_at=now,
+    )
+
+
+def _continued(run: Run) -> Run:
+    return run.model_copy(update={"status": RunStatus.RUNNING, "finished_at": None, "stop_reason": ""})
+
+
+def _elapsed_s(run: Run, judged: list[Evaluation]) -> float:
+    """Wall-clock of the earlier sittings, up to the last verdict."""
+    return max((e.created_at for e in judged), default=run.started_at) - run.started_at
+
+
+def _started(start: _Start, run: Run, report: EvaluatorReport) -> RunStarted:
+    times = {t.name: t.device_us for t in report.baseline.times if t.device_us is not None}
+    return RunStarted(
+        run=run,
+        problem=start.problem,
+        baseline_name=report.baseline.name,
+        baselines_us=times,
+        resumed=start.run is not None,
+        isolation=report.isolation,
+    )
+
+
+@contextlib.contextmanager
+def _interruptible(budget: Budget) -> Iterator[None]:
+    """Let the first Ctrl-C end the run in order; a second one ends it at once."""
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        loop.remove_signal_handler(signal.SIGINT)
+        budget.stop("interrupted")
+
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupt)
+        loop.add_signal_handler(signal.SIGTERM, interrupt)
+    except (NotImplementedError, ValueError, RuntimeError):  # not in the main thread: the caller interrupts
+        yield
+        return
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        loop.remove_signal_handler(signal.SIGTERM)
