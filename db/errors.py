@@ -42,6 +42,10 @@ class ArchiveBusyError(ArchiveError):
         return type(self), (self.message, self.hint)
 
 
+class QueryError(EvolveError, ValueError):
+    """A question that the archive does not understand or may not answer: wrong SQL, or SQL that writes."""
+
+
 class DeviceError(EvolveError, RuntimeError):
     """No GPU, not enough memory on it, or a driver that does not answer."""
 

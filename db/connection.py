@@ -1,0 +1,178 @@
+"""Opening a DuckDB file as an archive: whose it is, whether it is whole, and what to say when it is not."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import duckdb
+
+from db.errors import ArchiveBusyError, ArchiveError
+from db.migrations import check_version, load_steps, migrate
+
+# a checkpoint stalls every reader and writer for seconds; the owner takes them when it is idle and when it closes
+CHECKPOINT_THRESHOLD = "1GB"
+POLL_S = 0.1
+
+_BLOCK_BYTES_BEFORE_DATA = 3 * 4096  # a DuckDB file: three headers, then blocks
+_LOCKED = re.compile(r"Conflicting lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
+_NO_SPACE = ("No space left", "File too large", "Disk quota exceeded")
+_NOT_WRITABLE = ("Permission denied", "Read-only file system", "Operation not permitted")
+_DAMAGED = (
+    "not a valid DuckDB",
+    "Could not read enough bytes",
+    "orrupt",
+    "checksum",
+    "Serialization Error",
+)
+_FILE_FAULTS = (duckdb.IOException, duckdb.FatalException, duckdb.SerializationException, duckdb.InternalException)
+
+_owned: set[Path] = set()  # the files that this process has open for writing: DuckDB's lock is per process
+_owned_lock = threading.Lock()
+
+
+def connect(path: Path, *, read_only: bool, wait_s: float) -> duckdb.DuckDBPyConnection:
+    """Opens the archive, waiting up to `wait_s` seconds for its owner to go.
+
+    Raises:
+        ArchiveBusyError: another process, or another part of this one, holds it.
+        ArchiveError: it is missing (reading), damaged, not writable, no archive, or of a newer schema.
+    """
+    _check_place(path, read_only)
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            return _connect_once(path, read_only)
+        except ArchiveBusyError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(POLL_S)
+
+
+def disown(path: Path) -> None:
+    """Says that this process no longer has the file open for writing."""
+    with _owned_lock:
+        _owned.discard(path)
+
+
+def is_owned_here(path: Path) -> bool:
+    """True when this process has the file open for writing."""
+    with _owned_lock:
+        return path in _owned
+
+
+def _check_place(path: Path, read_only: bool) -> None:
+    if path.is_dir():
+        raise ArchiveError(f"{path} is a folder", "name a file: --archive FILE")
+    if read_only and not path.exists():
+        raise ArchiveError(f"there is no archive {path}", "evolve run writes one; --archive FILE names another")
+    if not path.parent.is_dir():
+        raise ArchiveError(f"the folder {path.parent} does not exist", f"create it: mkdir -p {path.parent}")
+
+
+def _connect_once(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+    with _owned_lock:
+        is_owned = path in _owned
+        if is_owned and not read_only:
+            raise _busy(path, os.getpid(), "this process")
+        with translated(path):
+            # within one process DuckDB shares the instance, and insists on the owner's configuration
+            connection = _open_file(path, read_only and not is_owned)
+        try:
+            with translated(path):
+                _check_whole(connection, path)
+                check_version(connection, path, load_steps(), read_only=read_only)
+                if not read_only:
+                    migrate(connection, load_steps())
+                _read_ends(connection)
+        except BaseException:
+            connection.close()
+            raise
+        if not read_only:
+            _owned.add(path)
+        return connection
+
+
+def _open_file(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
+    config = {
+        "checkpoint_threshold": CHECKPOINT_THRESHOLD,
+        "autoinstall_known_extensions": "false",  # never reach for the network
+        "threads": str(min(4, os.cpu_count() or 1)),  # questions here are small, and the cores belong to the search
+    }
+    return duckdb.connect(str(path), read_only=read_only, config=config)
+
+
+def _check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """A truncated file opens, answers count(*), and fails at some later question: so compare its length at once."""
+    row = connection.execute("SELECT block_size, total_blocks FROM pragma_database_size()").fetchall()[0]
+    n_expected = _BLOCK_BYTES_BEFORE_DATA + int(row[0]) * int(row[1])
+    n_bytes = path.stat().st_size
+    if row[1] and n_bytes < n_expected:
+        raise _damaged(path, f"it is truncated: {n_bytes:,} bytes of {n_expected:,}")
+
+
+def _read_ends(connection: duckdb.DuckDBPyConnection) -> None:
+    """Reads the last row of every table: what was written last is what a crash of the machine would tear."""
+    for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+        connection.execute(f"SELECT * FROM {name} WHERE rowid = (SELECT max(rowid) FROM {name})").fetchall()
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turns what DuckDB says about the file into an error with a hint. Faults of a query pass through."""
+    try:
+        yield
+    except _FILE_FAULTS as error:
+        raise _translate(path, str(error)) from error
+    except duckdb.ConnectionException as error:
+        if "different configuration" not in str(error):
+            raise
+        raise _busy(path, os.getpid(), "this process, for reading") from error
+
+
+def _translate(path: Path, text: str) -> ArchiveError:
+    if locked := _LOCKED.search(text):
+        return _busy(path, int(locked["pid"]), _command_of(int(locked["pid"])) or locked["program"])
+    if "Could not set lock" in text:
+        return _busy(path, None, "another process")
+    if any(sign in text for sign in _NO_SPACE):
+        hint = "free some space and go on with evolve resume: everything that was acknowledged is kept"
+        return ArchiveError(f"no space left for {path}", hint)
+    if any(sign in text for sign in _NOT_WRITABLE):
+        return _not_writable(path)
+    if any(sign in text for sign in _DAMAGED):
+        return _damaged(path, text.splitlines()[0])
+    return ArchiveError(f"{path} cannot be used: {text.splitlines()[0]}", "")
+
+
+def _not_writable(path: Path) -> ArchiveError:
+    if path.exists() and not os.access(path, os.R_OK, effective_ids=True):
+        return ArchiveError(f"{path} may not be read", f"ask its owner, or: chmod u+r {path}")
+    what = path if path.exists() and not os.access(path, os.W_OK, effective_ids=True) else f"the folder {path.parent}"
+    return ArchiveError(f"{what} is read-only", "choose a place that can be written: --archive FILE")
+
+
+def _damaged(path: Path, detail: str) -> ArchiveError:
+    hint = "take a backup, or begin a new file with --archive FILE"
+    return ArchiveError(f"{path} is damaged or no archive: {detail}", hint)
+
+
+def _busy(path: Path, pid: int | None, who: str) -> ArchiveBusyError:
+    holder = f"{who} (PID {pid})" if pid is not None else who
+    hint = "wait until it ends, write to another file with --archive FILE, or read it meanwhile with evolve elites"
+    return ArchiveBusyError(f"{path} is held by {holder}", hint, pid)
+
+
+def _command_of(pid: int) -> str:
+    """The command line of a process, shortened; empty where it cannot be seen."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").split()
+    except OSError:
+        return ""
+    text = " ".join(words)
+    return text if len(text) <= 80 else text[:77] + "..."

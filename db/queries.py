@@ -1,0 +1,238 @@
+"""The questions that an archive answers, as SQL, and the records that its answers are.
+
+Two habits keep them fast at 100,000 programs: a question first finds the sequence numbers of the rows it wants among
+narrow columns, and only then reads the long texts of those rows by index; and cells are grouped by two integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from db.records import (
+    Candidate,
+    EntryPoint,
+    Evaluation,
+    LatencyKind,
+    Lineage,
+    Outcome,
+    PrecisionClass,
+    Program,
+    Record,
+    Verdict,
+)
+
+
+class Elite(Record):
+    """The best program of a cell, with where it was found. `lineage` is that of the candidate that holds the cell."""
+
+    program: Program
+    verdict: Verdict
+    run_id: str
+    island: int
+    problem_name: str
+    lineage: Lineage
+
+
+class LineageRow(Record):
+    """One ancestor, as it was first proposed. `generation` is 0 for a program whose parents are not in the archive."""
+
+    generation: int
+    program_id: str
+    parents: tuple[str, ...]
+    operator: str
+    technique: str
+    detail: str
+    run_id: str
+    island: int
+    outcome: Outcome
+    reason: str
+    latency_kind: LatencyKind | None
+    latency_us: float | None
+    speedup: float | None
+
+
+class Table(Record):
+    """The answer to a question in SQL. Values are what JSON can say: times are text, decimals are floats."""
+
+    columns: list[str]
+    rows: list[tuple[Any, ...]]
+
+
+class Question(NamedTuple):
+    """SQL with its parameters."""
+
+    sql: str
+    parameters: list[Any]
+
+
+class Scope(NamedTuple):
+    """Which evaluations are meant. None means all; `problem` is a name or an id."""
+
+    problem: str | None = None
+    run_id: str | None = None
+    island: int | None = None
+    hardware_id: str | None = None
+    precision: PrecisionClass | None = None
+    latency_kind: LatencyKind | None = None
+
+    def where(self) -> Question:
+        """The condition ` AND ... AND ...` on `evaluations`, or nothing."""
+        sql, parameters = "", []
+        if self.problem is not None:
+            sql += " AND problem_id IN (SELECT problem_id FROM problems WHERE name = ? OR problem_id = ?)"
+            parameters += [self.problem, self.problem]
+        for column in ("run_id", "island", "hardware_id", "precision", "latency_kind"):
+            value = getattr(self, column)
+            if value is not None:
+                sql += f" AND {column} = ?"
+                parameters.append(value)
+        return Question(sql, parameters)
+
+
+# ------------------------------------------------------------------------------------------------------------ elites
+
+
+def elite_rows(scope: Scope, limit: int | None) -> Question:
+    """The sequence numbers of the fastest correct program of every cell, fastest first."""
+    condition, parameters = scope.where()
+    sql = (
+        "SELECT arg_min(seq, rank_us) FROM evaluations"
+        f" WHERE rank_us IS NOT NULL{condition} GROUP BY grid, cell ORDER BY min(rank_us)"
+    )
+    return Question(sql + (f" LIMIT {int(limit)}" if limit is not None else ""), parameters)
+
+
+def best_row(scope: Scope) -> Question:
+    """The sequence number of the lowest latency within one grid.
+
+    Latencies of different grids say nothing about each other. So where the scope leaves several, the grid is chosen
+    first: measured before modelled, reference before relaxed, then the one that was judged last.
+    """
+    condition, parameters = scope.where()
+    sql = (
+        "SELECT arg_min(seq, rank_us) FROM evaluations"
+        f" WHERE rank_us IS NOT NULL{condition} GROUP BY grid"
+        " ORDER BY any_value(latency_kind) = 'measured' DESC, any_value(precision) = 'reference' DESC, max(seq) DESC"
+        " LIMIT 1"
+    )
+    return Question(sql, parameters)
+
+
+def parent_rows(scope: Scope, n: int, draw: int) -> Question:
+    """The sequence numbers of `n` elites, drawn without replacement in proportion to their speed-up.
+
+    Weighted reservoir sampling (Efraimidis and Spirakis 2006): the n smallest of -ln(u) / weight. `draw` decides u,
+    so equal draws from an equal archive are equal.
+    """
+    condition, parameters = scope.where()
+    sql = (
+        "WITH cells AS (SELECT arg_min(seq, rank_us) AS seq, arg_min(speedup, rank_us) AS speedup FROM evaluations"
+        f" WHERE rank_us IS NOT NULL{condition} GROUP BY grid, cell)"
+        " SELECT seq FROM cells ORDER BY -ln((hash(seq, ?) % 9007199254740992 + 1) / 9007199254740993) / speedup"
+        f" LIMIT {int(n)}"
+    )
+    return Question(sql, [*parameters, draw])
+
+
+_ELITE_COLUMNS = "program_id, problem_id, entry_point, source, verdict, run_id, island, lineage"
+
+
+def elites_at(seqs: Iterable[int]) -> Question:
+    """What `elite_of` reads, for rows that are known by number. The index on `seq` makes this cheap."""
+    return Question(f"SELECT seq, {_ELITE_COLUMNS} FROM evaluations WHERE seq IN ({_numbers(seqs)})", [])
+
+
+def elite_of(row: Sequence[Any], problem_names: dict[str, str]) -> Elite:
+    _, program_id, problem_id, entry_point, source, verdict, run_id, island, lineage = row
+    return Elite(
+        program=Program(
+            program_id=program_id, problem_id=problem_id, entry_point=EntryPoint(entry_point), source=source
+        ),
+        verdict=Verdict.model_validate_json(verdict),
+        run_id=run_id,
+        island=island,
+        problem_name=problem_names.get(problem_id, ""),
+        lineage=Lineage.model_validate_json(lineage),
+    )
+
+
+def _numbers(seqs: Iterable[int]) -> str:
+    return ", ".join(str(int(seq)) for seq in seqs)
+
+
+# ------------------------------------------------------------------------------------------------------- evaluations
+
+
+def evaluations_where(condition: str, parameters: list[Any]) -> Question:
+    """What `evaluation_of` reads, in order of insertion."""
+    columns = "candidate_id, run_id, problem_id, island, source, entry_point, lineage, verdict, created_s"
+    return Question(f"SELECT {columns} FROM evaluations WHERE {condition} ORDER BY seq", parameters)
+
+
+def evaluation_of(row: Sequence[Any]) -> Evaluation:
+    candidate_id, run_id, problem_id, island, source, entry_point, lineage, verdict, created_s = row
+    candidate = Candidate(
+        candidate_id=candidate_id,
+        run_id=run_id,
+        problem_id=problem_id,
+        island=island,
+        source=source,
+        entry_point=EntryPoint(entry_point),
+        lineage=Lineage.model_validate_json(lineage),
+    )
+    return Evaluation(candidate=candidate, verdict=Verdict.model_validate_json(verdict), created_at=created_s)
+
+
+def known_verdict(
+    column: str, value: str, problem_id: str, hardware_id: str, precision: str, latency_kind: str | None
+) -> Question:
+    """The first verdict, itself no duplicate, on what has `value` in `column` (program_id or fingerprint).
+
+    The precision and the kind are those that the run asked for: a failed verdict has neither of its own.
+    """
+    sql = (
+        f"SELECT verdict FROM evaluations AS e LEFT JOIN runs AS r USING (run_id) WHERE e.{column} = ?"
+        " AND e.problem_id = ? AND e.hardware_id = ? AND duplicate_of = ''"
+        " AND coalesce(r.precision, e.precision) = ?"
+        " AND (?::VARCHAR IS NULL OR coalesce(r.latency_kind, e.latency_kind) = ?) ORDER BY seq LIMIT 1"
+    )
+    return Question(sql, [value, problem_id, hardware_id, precision, latency_kind, latency_kind])
+
+
+# ----------------------------------------------------------------------------------------------------------- lineage
+
+# UNION without ALL ends even where two programs were each made from the other
+LINEAGE = """
+WITH RECURSIVE
+    proposed AS MATERIALIZED (
+        SELECT program_id, arg_min(parents, seq) AS parents, min(seq) AS seq FROM evaluations GROUP BY program_id
+    ),
+    ancestors AS (
+        SELECT program_id, parents, seq FROM proposed WHERE program_id = ?
+        UNION
+        SELECT p.program_id, p.parents, p.seq
+        FROM (SELECT DISTINCT unnest(parents) AS program_id FROM ancestors) JOIN proposed AS p USING (program_id)
+    )
+SELECT seq FROM ancestors ORDER BY seq
+"""
+
+
+def lineage_at(seqs: Iterable[int]) -> Question:
+    """What `lineage_of` reads, oldest first."""
+    columns = (
+        "program_id, parents, operator, technique, lineage ->> '$.detail', run_id, island, outcome, reason,"
+        " latency_kind, latency_us, speedup"
+    )
+    return Question(f"SELECT {columns} FROM evaluations WHERE seq IN ({_numbers(seqs)}) ORDER BY seq", [])
+
+
+def lineage_of(rows: Iterable[Sequence[Any]]) -> list[LineageRow]:
+    generations: dict[str, int] = {}
+    answer = []
+    for row in rows:
+        generation = 1 + max((generations[p] for p in row[1] if p in generations), default=-1)
+        generations[row[0]] = generation
+        names = list(LineageRow.model_fields)[1:]
+        answer.append(LineageRow(generation=generation, **dict(zip(names, row, strict=True))))
+    return answer

@@ -1,0 +1,232 @@
+"""`ArchiveReader`: everything that can be asked of an archive, whoever holds the file.
+
+The methods are written once, over the single primitive `_rows`: `ProgramArchive` answers it from the file,
+`LiveArchive` asks the process that owns the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from db import queries
+from db.errors import NotFoundError
+from db.queries import Elite, LineageRow, Question, Scope, Table
+from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
+
+ExportFormat = Literal["parquet", "jsonl"]
+
+
+class ArchiveReader(ABC):
+    """An archive that can be read. Methods may be called from several threads."""
+
+    path: Path
+
+    @abstractmethod
+    def _rows(self, question: Question) -> list[tuple[Any, ...]]:
+        """The rows that answer a question of this module."""
+
+    @abstractmethod
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
+        """Answers one SELECT (or EXPLAIN) statement; `?` in it stand for the parameters.
+
+        Raises:
+            QueryError: it is no SQL, names what does not exist, would write, or took too long.
+        """
+
+    @abstractmethod
+    def export(self, target: Path, file_format: ExportFormat, run_id: str | None = None) -> list[Path]:
+        """Writes the archive, or one run of it, as Parquet or as JSON lines, and returns the files.
+
+        A target with a suffix is one file of evaluations, sources included. Any other is a folder, made if missing,
+        with a file for each of runs, problems, programs, evaluations and elites.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Lets go of the archive."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------- runs and problems
+
+    def runs(self) -> list[Run]:
+        """All runs, oldest first."""
+        rows = self._rows(Question("SELECT record FROM runs ORDER BY started_at, rowid", []))
+        return [Run.model_validate_json(record) for (record,) in rows]
+
+    def run(self, run_id: str) -> Run:
+        """The run with this id.
+
+        Raises:
+            NotFoundError: there is none.
+        """
+        rows = self._rows(Question("SELECT record FROM runs WHERE run_id = ?", [run_id]))
+        if not rows:
+            raise self._not_found("run", run_id, "SELECT run_id FROM runs ORDER BY started_at DESC LIMIT 1000")
+        return Run.model_validate_json(rows[0][0])
+
+    def last_unfinished_run(self) -> Run | None:
+        """The run that started last among those that did not finish: what `evolve resume` goes on with."""
+        unfinished = [run for run in self.runs() if run.status is not RunStatus.FINISHED]
+        return unfinished[-1] if unfinished else None
+
+    def problems(self) -> list[Problem]:
+        """All problems, oldest first."""
+        rows = self._rows(Question("SELECT record FROM problems ORDER BY created_at, rowid", []))
+        return [Problem.model_validate_json(record) for (record,) in rows]
+
+    def problem(self, name_or_id: str) -> Problem:
+        """The problem with this id, or else the one that got this name last.
+
+        Raises:
+            NotFoundError: there is none; a near name is suggested.
+        """
+        sql = (
+            "SELECT record FROM problems WHERE name = ? OR problem_id = ? ORDER BY problem_id = ? DESC, created_at DESC"
+        )
+        rows = self._rows(Question(sql, [name_or_id] * 3))
+        if not rows:
+            raise self._not_found("problem", name_or_id, "SELECT DISTINCT name FROM problems")
+        return Problem.model_validate_json(rows[0][0])
+
+    # ------------------------------------------------------------------------------------- evaluations and programs
+
+    def evaluations(self, run_id: str, island: int | None = None) -> list[Evaluation]:
+        """What a run has judged, in order of insertion. This is what a run resumes from."""
+        if island is None:
+            return self._evaluations("run_id = ?", [run_id])
+        return self._evaluations("run_id = ? AND island = ?", [run_id, island])
+
+    def evaluations_of(self, program_id: str) -> list[Evaluation]:
+        """Every verdict on a program, in order of insertion."""
+        return self._evaluations("program_id = ?", [program_id])
+
+    def program(self, program_id_prefix: str) -> Program:
+        """The program whose id starts so.
+
+        Raises:
+            NotFoundError: there is none, or there are several; the message lists them.
+        """
+        sql = "SELECT DISTINCT program_id FROM evaluations WHERE starts_with(program_id, ?) ORDER BY 1 LIMIT 6"
+        matches = [row[0] for row in self._rows(Question(sql, [program_id_prefix]))]
+        if not matches or not program_id_prefix:
+            raise NotFoundError(f"no program {program_id_prefix!r} in {self.path}", "evolve elites lists programs")
+        if len(matches) > 1:
+            listed = ", ".join(matches[:5]) + (", ..." if len(matches) > 5 else "")
+            raise NotFoundError(f"{program_id_prefix!r} is ambiguous: {listed}", "give more digits of the id")
+        columns = "program_id, problem_id, entry_point, source"
+        sql = f"SELECT {columns} FROM evaluations WHERE program_id = ? ORDER BY seq LIMIT 1"
+        row = self._rows(Question(sql, matches))[0]
+        return Program(program_id=row[0], problem_id=row[1], entry_point=row[2], source=row[3])
+
+    def known_fingerprint(
+        self,
+        problem_id: str,
+        hardware_id: str,
+        precision: PrecisionClass,
+        fingerprint: str,
+        latency_kind: LatencyKind | None = None,
+    ) -> Verdict | None:
+        """The earlier verdict, itself no duplicate, on the same work written differently.
+
+        `precision` and `latency_kind` are what the asking run asks of its candidates.
+        """
+        return self._known("fingerprint", fingerprint, problem_id, hardware_id, precision, latency_kind)
+
+    def known_program(
+        self,
+        problem_id: str,
+        hardware_id: str,
+        precision: PrecisionClass,
+        program_id: str,
+        latency_kind: LatencyKind | None = None,
+    ) -> Verdict | None:
+        """The earlier verdict on the same program. Arguments as for `known_fingerprint`."""
+        return self._known("program_id", program_id, problem_id, hardware_id, precision, latency_kind)
+
+    # --------------------------------------------------------------------------------------------------- questions
+
+    def elites(
+        self,
+        *,
+        problem: str | None = None,
+        run_id: str | None = None,
+        hardware_id: str | None = None,
+        precision: PrecisionClass | None = None,
+        latency_kind: LatencyKind | None = None,
+        limit: int | None = None,
+    ) -> list[Elite]:
+        """The fastest correct program of every cell of every grid, fastest first. `problem` is a name or an id.
+
+        A grid is one problem, GPU, precision class and kind of latency: nothing is compared across them.
+        """
+        scope = Scope(problem, run_id, None, hardware_id, precision, latency_kind)
+        return self._elites(queries.elite_rows(scope, limit))
+
+    def best(
+        self,
+        problem: str,
+        *,
+        run_id: str | None = None,
+        hardware_id: str | None = None,
+        precision: PrecisionClass | None = None,
+        latency_kind: LatencyKind | None = None,
+    ) -> Elite | None:
+        """The correct program with the lowest device latency, or None. `problem` is a name or an id.
+
+        Where the arguments leave several grids, one is chosen first: measured before modelled, reference before
+        relaxed, then the one judged last.
+        """
+        scope = Scope(problem, run_id, None, hardware_id, precision, latency_kind)
+        return next(iter(self._elites(queries.best_row(scope))), None)
+
+    def sample_parents(
+        self, problem: str, n: int, draw: int, *, run_id: str | None = None, island: int | None = None
+    ) -> list[Elite]:
+        """At most `n` different elites, likelier the faster they are. Equal `draw`, equal answer."""
+        return self._elites(queries.parent_rows(Scope(problem, run_id, island), n, draw))
+
+    def lineage(self, program_id: str) -> list[LineageRow]:
+        """A program and all its ancestors, oldest first. A prefix of the id will do.
+
+        Raises:
+            NotFoundError: as `program`.
+        """
+        program = self.program(program_id)
+        seqs = [row[0] for row in self._rows(Question(queries.LINEAGE, [program.program_id]))]
+        return queries.lineage_of(self._rows(queries.lineage_at(seqs)))
+
+    # ----------------------------------------------------------------------------------------------------- private
+
+    def _elites(self, rows_wanted: Question) -> list[Elite]:
+        seqs = [row[0] for row in self._rows(rows_wanted)]
+        if not seqs:
+            return []
+        by_seq = {row[0]: row for row in self._rows(queries.elites_at(seqs))}
+        names = dict(self._rows(Question("SELECT problem_id, name FROM problems", [])))
+        return [queries.elite_of(by_seq[seq], names) for seq in seqs]
+
+    def _evaluations(self, condition: str, parameters: list[Any]) -> list[Evaluation]:
+        rows = self._rows(queries.evaluations_where(condition, parameters))
+        return [queries.evaluation_of(row) for row in rows]
+
+    def _known(self, column: str, value: str, *asked: str | None) -> Verdict | None:
+        if not value:
+            return None
+        rows = self._rows(queries.known_verdict(column, value, *asked))  # type: ignore[arg-type]
+        return Verdict.model_validate_json(rows[0][0]) if rows else None
+
+    def _not_found(self, noun: str, name: str, sql: str) -> NotFoundError:
+        names = [row[0] for row in self._rows(Question(sql, []))]
+        near = difflib.get_close_matches(name, names, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"it holds: {', '.join(names[:8]) or 'none'}"
+        return NotFoundError(f"no {noun} {name!r} in {self.path}", hint)

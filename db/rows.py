@@ -1,0 +1,119 @@
+"""An evaluation as one row of the table `evaluations`: flat columns for what people ask, whole records beside them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from db.hashing import content_hash
+from db.measures import TIERS, MeasureSpace
+from db.records import Evaluation, Verdict
+
+# what an insert writes, in the order of `row_of`
+COLUMNS: dict[str, str] = {
+    "seq": "BIGINT",
+    "candidate_id": "VARCHAR",
+    "run_id": "VARCHAR",
+    "problem_id": "VARCHAR",
+    "island": "INTEGER",
+    "program_id": "VARCHAR",
+    "entry_point": "VARCHAR",
+    "hardware_id": "VARCHAR",
+    "precision": "VARCHAR",
+    "outcome": "VARCHAR",
+    "gate": "VARCHAR",
+    "reason": "VARCHAR",
+    "replaces_baseline": "BOOLEAN",
+    "error_ratio": "DOUBLE",
+    "compute_sol_pct": "DOUBLE",
+    "memory_sol_pct": "DOUBLE",
+    "fingerprint": "VARCHAR",
+    "duplicate_of": "VARCHAR",
+    "operator": "VARCHAR",
+    "technique": "VARCHAR",
+    "parents": "VARCHAR[]",
+    "source_bytes": "INTEGER",
+    "created_s": "DOUBLE",
+    "lineage": "JSON",
+    "verdict": "JSON",
+    "source": "VARCHAR",
+    "latency_kind": "VARCHAR",
+    "latency_us": "DOUBLE",
+    "low_us": "DOUBLE",
+    "high_us": "DOUBLE",
+    "call_us": "DOUBLE",
+    "baseline_us": "DOUBLE",
+    "baseline_call_us": "DOUBLE",
+    "baseline_name": "VARCHAR",
+    "floor_us": "DOUBLE",
+    "speedup": "DOUBLE",
+    "tier": "VARCHAR",
+    "latency_bin": "INTEGER",
+    "grid": "UBIGINT",
+    "cell": "INTEGER",
+    "rank_us": "DOUBLE",
+}
+
+_N_PLACE_COLUMNS = list(COLUMNS).index("rank_us") - list(COLUMNS).index("latency_kind") + 1
+_TIE_PER_BYTE = 1e-12  # a 4 KiB source counts as 4e-9 slower: far below what can be measured, enough to break a tie
+_SPACE = MeasureSpace()
+
+
+def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
+    """The values of `COLUMNS`. `seq` counts the rows of an archive."""
+    candidate, verdict = evaluation.candidate, evaluation.verdict
+    lineage, profile = candidate.lineage, verdict.profile
+    n_bytes = len(candidate.source.encode())
+    return (
+        seq,
+        verdict.candidate_id,
+        verdict.run_id,
+        verdict.problem_id,
+        candidate.island,
+        verdict.program_id,
+        candidate.entry_point,
+        verdict.hardware_id,
+        verdict.precision,
+        verdict.outcome,
+        next((g.gate for g in verdict.gates if not g.passed), None),
+        verdict.reason,
+        verdict.replaces_baseline,
+        verdict.error_ratio,
+        profile.compute_sol_pct if profile else None,
+        profile.memory_sol_pct if profile else None,
+        verdict.fingerprint,
+        verdict.duplicate_of,
+        lineage.operator,
+        lineage.technique,
+        list(lineage.parents),
+        n_bytes,
+        evaluation.created_at,
+        lineage.model_dump_json(),
+        verdict.model_dump_json(),
+        candidate.source,
+        *_place_of(verdict, n_bytes),
+    )
+
+
+def _place_of(verdict: Verdict, n_bytes: int) -> tuple[Any, ...]:
+    """Latency and cell, `latency_kind` up to `rank_us`; all None unless the verdict has a latency."""
+    latency, tier = verdict.latency, verdict.tier
+    if latency is None or tier is None:
+        return (None,) * _N_PLACE_COLUMNS
+    latency_bin = _SPACE.latency_bin_of(latency.device_us)
+    return (
+        latency.kind,
+        latency.device_us,
+        latency.low_us,
+        latency.high_us,
+        latency.call_us,
+        latency.baseline_us,
+        latency.baseline_call_us,
+        latency.baseline_name,
+        latency.floor_us,
+        latency.speedup,
+        tier,
+        latency_bin,
+        int(content_hash(verdict.problem_id, verdict.hardware_id, latency.kind, verdict.precision), 16),
+        TIERS.index(tier) * _SPACE.n_latency_bins + latency_bin - _SPACE.lowest_bin,
+        latency.device_us * (1 + _TIE_PER_BYTE * n_bytes),
+    )
