@@ -27,6 +27,13 @@ class Refusal(Exception):  # noqa: N818  a gate's answer, not an error
         super().__init__(reason)
         self.result = GateResult(gate=gate, passed=False, reason=reason, evidence=evidence or {})
 
+    @classmethod
+    def of(cls, result: GateResult) -> Refusal:
+        """A gate's own answer, as a refusal."""
+        refusal = cls(result.gate, result.reason)
+        refusal.result = result
+        return refusal
+
 
 class Cascade:
     """The gates of one candidate: collects their answers and seconds, and states the verdict."""
@@ -45,9 +52,7 @@ class Cascade:
     def admit(self, result: GateResult) -> None:
         """Notes an answer. Raises `Refusal` when it is a no of any gate but speed, which refuses no program."""
         if not result.passed and result.gate is not Gate.SPEED:
-            refusal = Refusal(result.gate, result.reason)
-            refusal.result = result
-            raise refusal
+            raise Refusal.of(result)
         self.gates.append(result)
 
     @contextmanager

@@ -17,12 +17,12 @@ CHUNK = 1 << 23  # elements compared at a time: the intermediates of a chunk sta
 
 
 class Mismatch(NamedTuple):
-    """How far one output is off. `index` is where the error is largest, `nan_mismatch` how many NaNs are misplaced."""
+    """How far one output is off. `place` is where the error is largest, `nan_mismatch` how many NaNs are misplaced."""
 
     n_wrong: int
     n_elements: int
     worst_error: float
-    index: tuple[int, ...]
+    place: tuple[int, ...]
     actual: float
     expected: float
     nan_mismatch: int
@@ -33,7 +33,7 @@ class Mismatch(NamedTuple):
         text = f"{self.n_wrong} of {self.n_elements} elements ({share:.3g}%) are outside the tolerance"
         if self.nan_mismatch:
             text += f", {self.nan_mismatch} of them NaN where the reference has numbers or the other way round"
-        where = ", ".join(str(i) for i in self.index)
+        where = ", ".join(str(i) for i in self.place)
         values = f"{self.actual:.6g}, expected {self.expected:.6g}"
         return f"{text}; largest error {self.worst_error:.4g} at ({where}): {values}"
 

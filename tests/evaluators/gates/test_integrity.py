@@ -1,0 +1,63 @@
+import pytest
+import torch
+
+from evaluators.gates import integrity
+from tests.support.runs import make_hardware
+
+HARDWARE = make_hardware()  # 4300 GB/s, 60 MiB of L2
+
+
+FLOATS = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, torch.int8, torch.uint8, torch.int64, torch.bool])
+def test_poison_is_not_what_empty_or_zero_memory_holds(dtype):
+    output = torch.zeros(8, dtype=dtype)
+    integrity.poison_(output)
+    if dtype.is_floating_point:
+        assert output.isnan().all()
+    else:
+        assert (output != 0).all() and not integrity.has_same_bytes(output, torch.ones(8, dtype=dtype))
+
+
+def test_bits_are_compared_not_values():
+    nan = torch.tensor([float("nan")])
+    assert integrity.has_same_bytes(nan, nan.clone())
+    assert not integrity.has_same_bytes(torch.tensor([0.0]), torch.tensor([-0.0]))
+    complex_values = torch.tensor([1 + 2j], dtype=torch.complex128)
+    assert integrity.has_same_bytes(complex_values, complex_values.clone())
+    assert not integrity.has_same_bytes(complex_values, complex_values.conj().resolve_conj())
+
+
+def test_a_changed_input_is_named():
+    kept = [torch.ones(3), 5, torch.arange(4)]
+    given = [torch.ones(3), 5, torch.arange(4)]
+    assert integrity.check_inputs(given, kept).passed
+    given[2][0] = 9
+    refused = integrity.check_inputs(given, kept)
+    assert not refused.passed and "input 2" in refused.reason
+
+
+def test_nothing_is_faster_than_memory():
+    gigabyte = 10**9
+    floor = integrity.floor_us(gigabyte, HARDWARE)
+    assert floor == pytest.approx(232.6, rel=1e-3)
+    assert integrity.check_floor(floor, gigabyte, gigabyte, HARDWARE).passed
+    refused = integrity.check_floor(0.85 * floor, gigabyte, gigabyte, HARDWARE)
+    assert not refused.passed and "faster than memory" in refused.reason
+
+
+def test_what_the_l2_may_hold_is_allowed_for():
+    small = 10 * 2**20
+    floor = integrity.floor_us(small, HARDWARE)
+    twelve_sets = 12 * small
+    assert integrity.check_floor(0.5 * floor, small, twelve_sets, HARDWARE).passed
+    assert not integrity.check_floor(0.3 * floor, small, twelve_sets, HARDWARE).passed
+    assert integrity.check_floor(0.01 * floor, small, small, HARDWARE).passed  # it all fits
+
+
+def test_the_clocks_must_agree():
+    assert integrity.check_clock(0.020, 0.0203).passed
+    too_fast = integrity.check_clock(0.020, 0.010)  # claims more than there was
+    hides = integrity.check_clock(0.020, 0.200)  # claims a tenth of what it took
+    assert not too_fast.passed and not hides.passed and "cannot be trusted" in hides.reason
