@@ -1,0 +1,11 @@
+"""A problem is an operation to make faster: a reference, its workloads, its tolerances, and perhaps first programs.
+
+`load_problem` reads one from a name of the built-in suite, a KernelBench-style file or a standalone Triton file. It
+reads text only: no torch, and nothing of the file is run. `reference.Reference` runs the reference (that needs torch).
+"""
+
+from evaluators.problems.loader import load_problem, suite_problem
+from evaluators.problems.suite import suite_names
+from evaluators.suite.mutants import mutants
+
+__all__ = ["load_problem", "mutants", "suite_names", "suite_problem"]
