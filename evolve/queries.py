@@ -6,34 +6,14 @@ Each function takes an open archive (`db.live.open_for_reading`) and returns rec
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
 
-from db.archive import Elite, LineageRow
 from db.errors import NotFoundError
-from db.records import LatencyKind, Lineage, PrecisionClass, Problem, Program, Record, Run, Verdict
-
-
-class Rows(Protocol):
-    """An answer to SQL."""
-
-    columns: list[str]
-    rows: list[tuple[Any, ...]]
-
-
-class Reader(Protocol):
-    """The read methods that an open archive has, whoever owns the file."""
-
-    def runs(self) -> list[Run]: ...
-    def run(self, run_id: str) -> Run: ...
-    def problems(self) -> list[Problem]: ...
-    def program(self, program_id_prefix: str) -> Program: ...
-    def lineage(self, program_id: str) -> list[LineageRow]: ...
-    def query(self, sql: str, params: Sequence[Any] = ()) -> Rows: ...
-    def close(self) -> None: ...
+from db.queries import Elite, LineageRow
+from db.reading import ArchiveReader
+from db.records import Evaluation, LatencyKind, Lineage, PrecisionClass, Program, Record, Run, Verdict
 
 
 class Appearance(Record):
@@ -55,7 +35,7 @@ class ProgramStory(Record):
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[Any]:
+def reading(path: Path) -> Iterator[ArchiveReader]:
     """The archive at `path`, open for reading; through its owner while a run is live.
 
     Raises:
@@ -71,7 +51,7 @@ def reading(path: Path) -> Iterator[Any]:
 
 
 def elites(
-    archive: Any,
+    archive: ArchiveReader,
     *,
     problem: str | None = None,
     run_id: str | None = None,
@@ -85,10 +65,11 @@ def elites(
     Raises:
         NotFoundError: `problem` or `run_id` is not in the archive.
     """
-    _require_problem(archive, problem)
+    if problem is not None:
+        archive.problem(problem)
     if run_id is not None:
         archive.run(run_id)
-    found: list[Elite] = archive.elites(
+    found = archive.elites(
         problem=problem,
         run_id=run_id,
         hardware_id=hardware_id,
@@ -107,7 +88,7 @@ def grid_of(elite: Elite) -> tuple[str, str, str, str]:
 
 
 def best(
-    archive: Any,
+    archive: ArchiveReader,
     problem: str,
     *,
     hardware_id: str | None = None,
@@ -119,20 +100,18 @@ def best(
     Raises:
         NotFoundError: no such problem, or no correct program for it under these conditions.
     """
-    _require_problem(archive, problem)
-    kinds = [latency_kind] if latency_kind else [LatencyKind.MEASURED, LatencyKind.MODELLED]
-    for kind in kinds:
-        found: Elite | None = archive.best(problem, hardware_id=hardware_id, precision=precision, latency_kind=kind)
-        if found is not None:
-            return found
-    where = f" on {hardware_id}" if hardware_id else ""
-    raise NotFoundError(
-        f"no correct program for {problem!r} in {precision} precision{where}",
-        f"search first: evolve run {problem}",
-    )
+    archive.problem(problem)
+    found = archive.best(problem, hardware_id=hardware_id, precision=precision, latency_kind=latency_kind)
+    if found is None:
+        where = f" on {hardware_id}" if hardware_id else ""
+        raise NotFoundError(
+            f"no correct program for {problem!r} in {precision} precision{where}",
+            f"search first: evolve run {problem}",
+        )
+    return found
 
 
-def show(archive: Any, program_id: str) -> ProgramStory:
+def show(archive: ArchiveReader, program_id: str) -> ProgramStory:
     """A program and every time that it was proposed, in order.
 
     Args:
@@ -141,37 +120,28 @@ def show(archive: Any, program_id: str) -> ProgramStory:
     Raises:
         NotFoundError: no such program, or several.
     """
-    program: Program = archive.program(program_id)
-    table = archive.query(_APPEARANCES_SQL, [program.program_id])
-    names = {p.problem_id: p.name for p in archive.problems()}
+    program = archive.program(program_id)
+    evaluations = archive.evaluations_of(program.program_id)
+    evaluations.sort(key=lambda e: bool(e.verdict.duplicate_of))
     return ProgramStory(
         program=program,
-        problem_name=names.get(program.problem_id, ""),
-        appearances=tuple(_appearance(dict(zip(table.columns, row, strict=True))) for row in table.rows),
+        problem_name=archive.problem(program.problem_id).name,
+        appearances=tuple(_appearance(evaluation) for evaluation in evaluations),
     )
 
 
-_APPEARANCES_SQL = """
-    SELECT candidate_id, run_id, island, operator, technique, parents, detail, verdict
-    FROM evaluations WHERE program_id = ? ORDER BY duplicate_of <> '', seq
-"""
-
-
-def _appearance(row: dict[str, Any]) -> Appearance:
-    lineage = Lineage(
-        operator=row["operator"], technique=row["technique"], parents=tuple(row["parents"]), detail=row["detail"]
-    )
-    verdict = row["verdict"]
+def _appearance(evaluation: Evaluation) -> Appearance:
+    candidate = evaluation.candidate
     return Appearance(
-        candidate_id=row["candidate_id"],
-        run_id=row["run_id"],
-        island=row["island"],
-        lineage=lineage,
-        verdict=Verdict.model_validate(json.loads(verdict) if isinstance(verdict, str) else verdict),
+        candidate_id=candidate.candidate_id,
+        run_id=candidate.run_id,
+        island=candidate.island,
+        lineage=candidate.lineage,
+        verdict=evaluation.verdict,
     )
 
 
-def diff(archive: Any, before: str, after: str, *, context: int = 3) -> list[str]:
+def diff(archive: ArchiveReader, before: str, after: str, *, context: int = 3) -> list[str]:
     """A unified diff of two programs, line by line; empty when their sources are equal.
 
     Args:
@@ -193,40 +163,26 @@ def diff(archive: Any, before: str, after: str, *, context: int = 3) -> list[str
     )
 
 
-def lineage(archive: Any, program_id: str) -> list[LineageRow]:
+def lineage(archive: ArchiveReader, program_id: str) -> list[LineageRow]:
     """The ancestors of a program, oldest first, itself last.
 
     Raises:
         NotFoundError: no such program, or several that begin so.
     """
-    rows: list[LineageRow] = archive.lineage(archive.program(program_id).program_id)
-    return rows
+    return archive.lineage(program_id)
 
 
-def latest_run(archive: Any) -> Run:
+def latest_run(archive: ArchiveReader) -> Run:
     """The run that started last.
 
     Raises:
         NotFoundError: the archive holds no run.
     """
-    runs: list[Run] = archive.runs()
+    runs = archive.runs()
     if not runs:
         raise NotFoundError("the archive holds no run", "start one: evolve run softmax")
-    return max(runs, key=lambda run: run.started_at)
+    return runs[-1]
 
 
 def _device_us(elite: Elite) -> float:
     return elite.verdict.latency.device_us if elite.verdict.latency else float("inf")
-
-
-def _require_problem(archive: Any, problem: str | None) -> None:
-    """Refuses a problem that the archive does not hold, and suggests the near one."""
-    if problem is None:
-        return
-    known = archive.problems()
-    if any(problem in (p.name, p.problem_id) for p in known):
-        return
-    names = sorted({p.name for p in known})
-    near = difflib.get_close_matches(problem, names, n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"it holds: {', '.join(names)}" if names else "it is empty"
-    raise NotFoundError(f"the archive holds no problem {problem!r}", hint)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from db.archive import Elite
 from db.measures import MeasureSpace
+from db.queries import Elite
 from db.records import LatencyKind, PrecisionClass
 from evolve.cli.console import Column, latency_cells, latency_columns, note, print_json, print_table
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive, AsJson
@@ -59,6 +59,7 @@ def _columns(kind: LatencyKind) -> list[Column]:
         *latency_columns(kind),
         Column("baseline", "baseline"),
         Column("replaces_baseline", "wins", lambda wins: "yes" if wins else "no"),
+        Column("technique", "technique"),
         Column("island", "island", is_number=True),
         Column("run", "run"),
         Column("program", "program", lambda program_id: program_id[:12]),
@@ -79,6 +80,7 @@ def _row(elite: Elite) -> dict[str, object]:
         "baseline": latency.baseline_name,
         "baseline_us": latency.baseline_us,
         "replaces_baseline": verdict.replaces_baseline,
+        "technique": elite.lineage.technique or elite.lineage.operator,
         "island": elite.island,
         "run": elite.run_id,
         "program": elite.program.program_id,

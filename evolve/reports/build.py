@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from db.records import Evaluation, Problem, Run
+from db.reading import ArchiveReader
 from evolve.reports import charts
 from evolve.reports.facts import ReportFacts, gather
 from evolve.reports.highlight import diff_lines, source_html
-
-
-class Rows(Protocol):
-    """What a query answers: `db.archive.Table` is one."""
-
-    @property
-    def rows(self) -> Sequence[Sequence[Any]]: ...
-
-
-class ReportReader(Protocol):
-    """The read methods of an archive that a report needs; open, read-only and live archives all have them."""
-
-    def run(self, run_id: str) -> Run: ...
-    def problem(self, problem_id: str) -> Problem: ...
-    def evaluations(self, run_id: str) -> list[Evaluation]: ...
-    def query(self, sql: str, params: Sequence[Any] = ()) -> Rows: ...
-
 
 BASELINE_LABELS = {
     "eager": "PyTorch eager",
@@ -37,21 +20,19 @@ BASELINE_LABELS = {
     "max-autotune": "torch.compile max-autotune",
     "seed": "the seed",
 }
-TIMES_SQL = "SELECT candidate_id, created_at FROM evaluations WHERE run_id = ?"
 
 
-def build_report(archive: ReportReader, run_id: str) -> str:
+def build_report(archive: ArchiveReader, run_id: str) -> str:
     """The report of a run as one HTML page. The same records give the same page.
 
     Raises:
         NotFoundError: the archive holds no such run.
     """
     run = archive.run(run_id)
-    times = {str(row[0]): _epoch(row[1]) - run.started_at for row in archive.query(TIMES_SQL, [run_id]).rows}
-    return render(gather(archive.problem(run.problem_id), run, archive.evaluations(run_id), times))
+    return render(gather(archive.problem(run.problem_id), run, archive.evaluations(run_id)))
 
 
-def write_report(archive: ReportReader, run_id: str, directory: Path) -> Path:
+def write_report(archive: ArchiveReader, run_id: str, directory: Path) -> Path:
     """Writes the report of a run to `directory`/report.html and returns that path."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "report.html"
@@ -109,14 +90,6 @@ def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
-
-
-def _epoch(moment: Any) -> float:
-    """Seconds since the epoch of what a timestamp column holds: a number, a datetime or its text. Naive means UTC."""
-    if isinstance(moment, int | float):
-        return float(moment)
-    stamp = moment if isinstance(moment, datetime) else datetime.fromisoformat(str(moment))
-    return (stamp if stamp.tzinfo else stamp.replace(tzinfo=UTC)).timestamp()
 
 
 def format_us(latency_us: float) -> str:

@@ -47,17 +47,16 @@ MAX_DOTS = 1500
 def convergence(points: Sequence[Point], *, over: str, floor_speedup: float | None = None) -> Markup:
     """Best speed-up so far, of the run and of each island, over `evaluations` or `seconds`. Empty without points."""
     x_of = _x_of(over)
-    placed = [p for p in points if over == "evaluations" or p.seconds is not None]
-    if not placed:
+    if not points:
         return Markup("")
-    best = running_best(placed)
-    y = _speedup_scale(placed, best, floor_speedup)
-    x = Scale(0.0, max(x_of(p) for p in placed), LEFT, RIGHT)
+    best = running_best(points)
+    y = _speedup_scale(points, best, floor_speedup)
+    x = Scale(0.0, max(x_of(p) for p in points), LEFT, RIGHT)
     parts = [
         *_axes(x, y, "candidates judged" if over == "evaluations" else "seconds since the start"),
         *_rulers(y, floor_speedup),
-        *_dots(placed, x, y, x_of),
-        *_island_lines(placed, x, y, x_of),
+        *_dots(points, x, y, x_of),
+        *_island_lines(points, x, y, x_of),
         _step_line(best, x, y, x_of, css="best-line"),
         *_milestones(best, x, y, x_of),
     ]
@@ -68,7 +67,7 @@ def convergence(points: Sequence[Point], *, over: str, floor_speedup: float | No
 def _x_of(over: str) -> Callable[[Point], float]:
     if over == "evaluations":
         return lambda point: float(point.n)
-    return lambda point: point.seconds or 0.0
+    return lambda point: point.seconds
 
 
 def _speedup_scale(points: Sequence[Point], best: Sequence[Point], floor_speedup: float | None) -> Scale:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -14,10 +14,10 @@ from db.records import Evaluation, Gate, Latency, Outcome, Problem, Run
 
 @dataclass(frozen=True)
 class Point:
-    """A correct candidate in the order of its verdict. `seconds` since the start of the run, None when not known."""
+    """A correct candidate in the order of its verdict. `seconds` since the start of the run."""
 
     n: int
-    seconds: float | None
+    seconds: float
     speedup: float
     island: int
     technique: str
@@ -122,15 +122,8 @@ class ReportFacts:
         return self.best.verdict.latency if self.best else None
 
 
-def gather(
-    problem: Problem, run: Run, evaluations: Sequence[Evaluation], seconds: Mapping[str, float] | None = None
-) -> ReportFacts:
-    """The facts of a run.
-
-    Args:
-        evaluations: of this run, in the order in which they were inserted.
-        seconds: candidate id to seconds since the start of the run, where known.
-    """
+def gather(problem: Problem, run: Run, evaluations: Sequence[Evaluation]) -> ReportFacts:
+    """The facts of a run; `evaluations` in the order in which they were inserted."""
     own = [e for e in evaluations if e.verdict.is_correct and e.verdict.precision is run.precision]
     best = best_of(own)
     return ReportFacts(
@@ -140,7 +133,7 @@ def gather(
         n_islands=len({e.candidate.island for e in evaluations}),
         best=best,
         is_baseline_kept=best is None or not best.verdict.replaces_baseline,
-        points=tuple(_points(evaluations, run, seconds or {})),
+        points=tuple(_points(evaluations, run)),
         funnel=funnel_of(evaluations),
         techniques=tuple(technique_rows(evaluations)),
         lineage=tuple(lineage_of(best, evaluations)) if best else (),
@@ -172,11 +165,11 @@ def technique_of(evaluation: Evaluation) -> str:
     return lineage.technique or lineage.operator
 
 
-def _points(evaluations: Sequence[Evaluation], run: Run, seconds: Mapping[str, float]) -> Iterable[Point]:
+def _points(evaluations: Sequence[Evaluation], run: Run) -> Iterable[Point]:
     for n, e in enumerate(evaluations, start=1):
         if e.verdict.latency is None or e.verdict.precision is not run.precision:
             continue
-        since_start = seconds.get(e.candidate.candidate_id)
+        since_start = max(0.0, e.created_at - run.started_at)
         yield Point(n, since_start, e.verdict.latency.speedup, e.candidate.island, technique_of(e))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from support.runs import make_evaluations, make_problem, make_run, one_evaluation, spread_times
+from support.runs import make_evaluations, make_problem, make_run, one_evaluation
 
 from db.records import LatencyKind
 from evolve.reports.build import flatten, format_seconds, format_us, render
@@ -24,9 +24,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 def page(kind: LatencyKind = LatencyKind.MEASURED) -> str:
     run = make_run(PROBLEM, kind=kind)
-    evaluations = make_evaluations(PROBLEM, run)
-    times = zip(evaluations, spread_times(len(evaluations)), strict=True)
-    return render(gather(PROBLEM, run, evaluations, {e.candidate.candidate_id: s for e, s in times}))
+    return render(gather(PROBLEM, run, make_evaluations(PROBLEM, run)))
 
 
 class Balance(HTMLParser):

@@ -329,12 +329,10 @@ def make_evaluations(
 ) -> list[Evaluation]:
     """`n` evaluations over `islands` islands in turn: failures, duplicates, crossovers and a falling latency."""
     search = _Search(problem, run, random.Random(rng_seed))
-    return [search.step(i % islands) for i in range(n)]
-
-
-def spread_times(n: int, seconds: float = 118.4, warm_up: float = 9.0) -> list[float]:
-    """Seconds since the start of the run at which each of `n` verdicts came."""
-    return [warm_up + (seconds - warm_up) * i / max(1, n - 1) for i in range(n)]
+    made = [search.step(i % islands) for i in range(n)]
+    first, last = 9.0, 118.4  # seconds since the start of the run
+    times = [run.started_at + first + (last - first) * i / max(1, n - 1) for i in range(n)]
+    return [e.model_copy(update={"created_at": at}) for e, at in zip(made, times, strict=True)]
 
 
 def fill_archive(
@@ -403,7 +401,8 @@ def one_evaluation(
     if us is None:
         gate, reason = refused
         gates = (GateResult(gate=gate, passed=False, reason=reason),)
-        return Evaluation(candidate=candidate, verdict=Verdict(outcome=Outcome.FAILED, gates=gates, **base))
+        failed = Verdict(outcome=Outcome.FAILED, gates=gates, **base)
+        return Evaluation(candidate=candidate, verdict=failed, created_at=run.started_at + n)
     latency = Latency(
         kind=run.latency_kind,
         method="graph" if run.latency_kind is LatencyKind.MEASURED else "model",
@@ -423,4 +422,4 @@ def one_evaluation(
         replaces_baseline=wins,
         **base,
     )
-    return Evaluation(candidate=candidate, verdict=verdict)
+    return Evaluation(candidate=candidate, verdict=verdict, created_at=run.started_at + n)
