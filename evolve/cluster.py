@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from db.errors import ClusterError, EvolveError
 
@@ -79,6 +80,12 @@ async def close_actors(actors: Sequence[Any], timeout_s: float) -> None:
 async def _closed(actor: Any) -> None:
     with contextlib.suppress(RayError):
         await actor.close.remote()
+
+
+def on_this_node() -> dict[str, Any]:
+    """Actor options that keep an actor on the machine of the driver: where its files are."""
+    here = ray.get_runtime_context().get_node_id()
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=here, soft=False)}
 
 
 def disconnect() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from db.actor import start_archive
+from db.actor import ArchiveActor
 from db.records import DeviceKind, Problem, Run
 from evaluators.actor import start_evaluator, start_preparer
-from evaluators.evaluator import EvaluatorReport
+from evaluators.report import EvaluatorReport
 from evaluators.settings import EvaluatorSettings
 from evolve import cluster
 from evolve.cluster import answer
@@ -45,10 +46,11 @@ class Crew:
             ClusterError, ArchiveError, ArchiveBusyError, DeviceError, ProblemError: as the parts say.
         """
         cluster.connect(self._config.cluster.address, needs_gpu=self._device is DeviceKind.CUDA)
-        self.archive = start_archive(self._config.archive)
-        await answer(self.archive.open.remote(wait_s))
+        path = Path(self._config.archive).resolve()
+        self.archive = ArchiveActor.options(**cluster.on_this_node()).remote(str(path), wait_s=wait_s)  # type: ignore[attr-defined]
+        await answer(self.archive.open.remote())
         self._evaluators = [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
-        reports = await asyncio.gather(*(answer(actor.open.remote()) for actor in self._evaluators))
+        reports = await asyncio.gather(*(answer(actor.report.remote()) for actor in self._evaluators))
         report: EvaluatorReport = reports[0]
         self._preparers = [
             start_preparer(self._problem, self._judging, report.hardware, CORES_PER_PREPARER)

@@ -15,8 +15,8 @@ from pathlib import Path
 from db.errors import NotFoundError
 from db.live import open_for_reading
 from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus
-from evaluators.evaluator import EvaluatorReport
 from evaluators.problems import load_problem
+from evaluators.report import EvaluatorReport
 from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.config import RunConfig, make_config
@@ -183,7 +183,7 @@ def _elapsed_s(run: Run, judged: list[Evaluation]) -> float:
 
 
 def _started(start: _Start, run: Run, report: EvaluatorReport) -> RunStarted:
-    times = {t.name: t.device_us for t in report.baseline.times if t.device_us is not None}
+    times = {str(t.name): t.device_us for t in report.baseline.times if t.device_us is not None}
     return RunStarted(
         run=run,
         problem=start.problem,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from db.errors import SeedError
 from db.live import open_for_reading
+from db.queries import Elite
 from db.records import EntryPoint, LatencyKind, Problem
 from evolve.config import RunConfig
 from islands.operators.freeze import freeze_autotune
@@ -34,16 +36,15 @@ def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
 
 def _from_archive(path: str, config: RunConfig, problem: Problem) -> list[Seed]:
     """The elites of the same problem, or of `seed_problem`, in one archive; measured ones before modelled ones."""
-    archive = open_for_reading(Path(path))
-    try:
-        wanted = config.seed_problem or problem.problem_id
-        elites = archive.elites(problem=wanted, precision=config.precision)
-    finally:
-        archive.close()
-    elites.sort(key=lambda e: (e.verdict.latency.kind is LatencyKind.MODELLED, -e.verdict.latency.speedup))
-    unique = {elite.program.program_id: elite for elite in reversed(elites)}
-    best = list(reversed(unique.values()))[: config.n_seeds]
-    return [Seed(source=elite.program.source, origin=path) for elite in best]
+    with contextlib.closing(open_for_reading(Path(path))) as archive:
+        elites = archive.elites(problem=config.seed_problem or problem.problem_id, precision=config.precision)
+    unique = {elite.program.program_id: elite.program.source for elite in sorted(elites, key=_by_promise)}
+    return [Seed(source=source, origin=path) for source in list(unique.values())[: config.n_seeds]]
+
+
+def _by_promise(elite: Elite) -> tuple[bool, float]:
+    latency = elite.verdict.latency
+    return (True, 0.0) if latency is None else (latency.kind is LatencyKind.MODELLED, -latency.speedup)
 
 
 def _read(path: str) -> str:

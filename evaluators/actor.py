@@ -1,0 +1,93 @@
+"""Ray shells: preparers on CPUs, evaluators pinned to a GPU each. Everything they do is in plain classes."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import ray
+
+from db.records import Candidate, DeviceKind, LatencyKind, Problem, Verdict
+from evaluators.evaluator import Evaluator, EvaluatorReport, EvaluatorSettings, Prepared, open_evaluator
+
+N_RESTARTS = 8
+
+
+@ray.remote(max_restarts=N_RESTARTS)
+class PreparerActor:
+    """Static gate, compilation and fingerprint on CPU cores. `max_concurrency` says how many candidates at once."""
+
+    def __init__(self, problem: Problem, settings: EvaluatorSettings, report: EvaluatorReport) -> None:
+        from evaluators.preparer import Preparer
+
+        self._preparer = Preparer(
+            problem,
+            settings,
+            report.hardware,
+            extern_ops=report.baseline.extern_ops,
+            keeps_cache=report.baseline.kind is LatencyKind.MEASURED,
+        )
+
+    def prepare(self, candidate: Candidate) -> Prepared:
+        """See `Preparer.prepare`."""
+        return self._preparer.prepare(candidate)
+
+    def close(self) -> None:
+        self._preparer.close()
+
+
+@ray.remote(max_restarts=N_RESTARTS)
+class EvaluatorActor:
+    """One evaluator: of one GPU (`num_gpus=1`), or of the latency model. Threads of the actor share it.
+
+    The first call opens it, not the constructor: what a constructor raises reaches the caller as text only.
+    """
+
+    def __init__(self, problem: Problem, settings: EvaluatorSettings, device: DeviceKind) -> None:
+        self._asked = (problem, settings, device)
+        self._evaluator: Evaluator | None = None
+        self._opening = threading.Lock()
+
+    def report(self) -> EvaluatorReport:
+        """The GPU that verdicts are for, what candidates are compared with, versions, isolation.
+
+        Raises:
+            DeviceError, ProblemError, ConfigError, SeedError: see `open_evaluator` and `Evaluator.baseline`.
+        """
+        return self._opened().report()
+
+    def evaluate(self, prepared: Prepared) -> Verdict:
+        """See `Evaluator.evaluate`."""
+        return self._opened().evaluate(prepared)
+
+    def judge(self, candidate: Candidate) -> Verdict:
+        """See `Evaluator.judge`."""
+        return self._opened().judge(candidate)
+
+    def close(self) -> None:
+        with self._opening:
+            if self._evaluator is not None:
+                self._evaluator.close()
+                self._evaluator = None
+
+    def _opened(self) -> Evaluator:
+        with self._opening:
+            if self._evaluator is None:
+                self._evaluator = open_evaluator(*self._asked)
+            return self._evaluator
+
+
+def start_evaluator(problem: Problem, settings: EvaluatorSettings, device: DeviceKind) -> Any:
+    """Starts an evaluator's actor: a whole GPU on CUDA, one core and no GPU for the model."""
+    resources = {"num_gpus": 1} if device is DeviceKind.CUDA else {"num_gpus": 0, "num_cpus": 1}
+    options = {**resources, "max_concurrency": settings.n_concurrent_sessions + 2}
+    return EvaluatorActor.options(**options).remote(problem, settings, device)  # type: ignore[attr-defined]
+
+
+def start_preparer(problem: Problem, settings: EvaluatorSettings, report: EvaluatorReport, n_at_once: int) -> Any:
+    """Starts a preparer's actor that compiles up to `n_at_once` candidates side by side.
+
+    `report` comes from an evaluator of the run: it says for which GPU, and which library operations are allowed.
+    """
+    options = {"num_cpus": 1, "max_concurrency": n_at_once + 1}
+    return PreparerActor.options(**options).remote(problem, settings, report)  # type: ignore[attr-defined]
