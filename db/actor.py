@@ -1,0 +1,213 @@
+"""`ArchiveActor`: the one process that has the archive file open, for all islands and evaluators of a cluster.
+
+    archive = ArchiveActor.options(max_concurrency=1000).remote(str(path.resolve()))
+    await archive.open.remote()
+    n_new = await archive.insert.remote(evaluations)      # durable when it returns
+
+Inserts that wait at the same time are committed together, because a commit costs the same for one row and for fifty.
+While the actor lives it answers readers of other processes on the archive's socket (see `db.live`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import ray
+
+from db.archive import ProgramArchive
+from db.errors import EvolveError
+from db.live import ArchiveServer
+from db.queries import Elite, LineageRow, Table
+from db.reading import ExportFormat
+from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, Verdict
+
+T = TypeVar("T")
+
+IDLE_S = 2.0
+N_RESTARTS = 8
+
+
+class Waiting(NamedTuple):
+    """An insert that nobody has committed yet."""
+
+    evaluations: Sequence[Evaluation]
+    n_new: asyncio.Future[int]
+
+
+@ray.remote(num_cpus=0, max_restarts=N_RESTARTS, max_task_retries=N_RESTARTS, max_concurrency=1000)
+class ArchiveActor:
+    """Owns one archive. Methods are those of `ProgramArchive`, as coroutines, and raise the same errors.
+
+    A call that was lost with the actor's process is sent again by Ray; inserts may be repeated, so none is stored
+    twice.
+    """
+
+    def __init__(self, path: str, *, wait_s: float = 0.0, idle_s: float = IDLE_S) -> None:
+        """`path` is absolute. The file is opened by `open` or by the first other call."""
+        if not Path(path).is_absolute():
+            raise ValueError(f"an actor may live in another folder: the archive's path must be absolute, not {path}")
+        self._path = path
+        self._wait_s = wait_s
+        self._idle_s = idle_s
+        self._archive: ProgramArchive | None = None
+        self._server: ArchiveServer | None = None
+        self._committer: asyncio.Task[None] | None = None
+        self._queue: asyncio.Queue[Waiting] = asyncio.Queue()
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Opens the archive, if it is not open. Raises as `ProgramArchive.open`."""
+        await self._opened()
+
+    async def close(self) -> None:
+        """Commits what waits, checkpoints, and lets go of the file and the socket. A later call opens it again."""
+        async with self._opening:
+            if self._archive is None:
+                return
+            await self._queue.join()
+            if self._committer is not None:
+                self._committer.cancel()
+            if self._server is not None:
+                await asyncio.to_thread(self._server.close)
+            await asyncio.to_thread(self._archive.close)
+            self._archive = self._server = self._committer = None
+
+    # ---------------------------------------------------------------------------------------------------- writing
+
+    async def insert(self, evaluations: Sequence[Evaluation]) -> int:
+        await self._opened()
+        waiting = Waiting(evaluations, asyncio.get_running_loop().create_future())
+        self._queue.put_nowait(waiting)
+        return await waiting.n_new
+
+    async def add_problem(self, problem: Problem) -> None:
+        await self._do(lambda archive: archive.add_problem(problem))
+
+    async def add_run(self, run: Run) -> None:
+        await self._do(lambda archive: archive.add_run(run))
+
+    async def update_run(self, run: Run) -> None:
+        await self._do(lambda archive: archive.update_run(run))
+
+    async def checkpoint(self) -> None:
+        await self._do(lambda archive: archive.checkpoint())
+
+    # ---------------------------------------------------------------------------------------------------- reading
+
+    async def runs(self) -> list[Run]:
+        return await self._do(lambda archive: archive.runs())
+
+    async def run(self, run_id: str) -> Run:
+        return await self._do(lambda archive: archive.run(run_id))
+
+    async def last_unfinished_run(self) -> Run | None:
+        return await self._do(lambda archive: archive.last_unfinished_run())
+
+    async def problems(self) -> list[Problem]:
+        return await self._do(lambda archive: archive.problems())
+
+    async def problem(self, name_or_id: str) -> Problem:
+        return await self._do(lambda archive: archive.problem(name_or_id))
+
+    async def evaluations(self, run_id: str, island: int | None = None) -> list[Evaluation]:
+        return await self._do(lambda archive: archive.evaluations(run_id, island))
+
+    async def evaluations_of(self, program_id: str) -> list[Evaluation]:
+        return await self._do(lambda archive: archive.evaluations_of(program_id))
+
+    async def program(self, program_id_prefix: str) -> Program:
+        return await self._do(lambda archive: archive.program(program_id_prefix))
+
+    async def lineage(self, program_id: str) -> list[LineageRow]:
+        return await self._do(lambda archive: archive.lineage(program_id))
+
+    async def known_fingerprint(
+        self,
+        problem_id: str,
+        hardware_id: str,
+        precision: PrecisionClass,
+        fingerprint: str,
+        latency_kind: LatencyKind | None = None,
+    ) -> Verdict | None:
+        asked = (problem_id, hardware_id, precision, fingerprint, latency_kind)
+        return await self._do(lambda archive: archive.known_fingerprint(*asked))
+
+    async def known_program(
+        self,
+        problem_id: str,
+        hardware_id: str,
+        precision: PrecisionClass,
+        program_id: str,
+        latency_kind: LatencyKind | None = None,
+    ) -> Verdict | None:
+        asked = (problem_id, hardware_id, precision, program_id, latency_kind)
+        return await self._do(lambda archive: archive.known_program(*asked))
+
+    async def elites(self, **scope: Any) -> list[Elite]:
+        return await self._do(lambda archive: archive.elites(**scope))
+
+    async def best(self, problem: str, **scope: Any) -> Elite | None:
+        return await self._do(lambda archive: archive.best(problem, **scope))
+
+    async def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
+        return await self._do(lambda archive: archive.query(sql, parameters))
+
+    async def export(self, target: str, file_format: ExportFormat, run_id: str | None = None) -> list[Path]:
+        return await self._do(lambda archive: archive.export(Path(target), file_format, run_id))
+
+    # ---------------------------------------------------------------------------------------------------- private
+
+    async def _opened(self) -> ProgramArchive:
+        async with self._opening:
+            if self._archive is None:
+                self._archive = await asyncio.to_thread(ProgramArchive.open, self._path, wait_s=self._wait_s)
+                # a file system without sockets costs only the readers of other processes
+                with contextlib.suppress(OSError):
+                    self._server = ArchiveServer(self._archive)
+                self._committer = asyncio.create_task(self._commit_forever(self._archive))
+        return self._archive
+
+    async def _do(self, work: Callable[[ProgramArchive], T]) -> T:
+        archive = await self._opened()
+        return await asyncio.to_thread(work, archive)
+
+    async def _commit_forever(self, archive: ProgramArchive) -> None:
+        """Commits what waits, all at once; checkpoints when nothing came for a while."""
+        has_news = False
+        while True:
+            try:
+                group = [await asyncio.wait_for(self._queue.get(), self._idle_s if has_news else None)]
+            except TimeoutError:
+                has_news = False
+                with contextlib.suppress(EvolveError):  # the next insert says what is wrong
+                    await asyncio.to_thread(archive.checkpoint)
+                continue
+            while not self._queue.empty():
+                group.append(self._queue.get_nowait())
+            await _commit(archive, group)
+            has_news = True
+            for _ in group:
+                self._queue.task_done()
+
+
+async def _commit(archive: ProgramArchive, group: Sequence[Waiting]) -> None:
+    """One transaction for a group. One that cannot be stored does not take the others with it."""
+    try:
+        evaluations = [e for waiting in group for e in waiting.evaluations]
+        new = await asyncio.to_thread(archive.insert_new, evaluations)
+    except Exception as error:  # the boundary: whatever went wrong belongs to who asked, and the next must be served
+        if len(group) == 1:
+            group[0].n_new.set_exception(error)
+            return
+        for waiting in group:
+            await _commit(archive, [waiting])
+        return
+    for waiting in group:
+        mine = {e.candidate.candidate_id for e in waiting.evaluations} & new
+        new -= mine
+        if not waiting.n_new.done():
+            waiting.n_new.set_result(len(mine))

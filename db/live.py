@@ -1,0 +1,214 @@
+"""Reading an archive while its owner writes it: the owner answers on a unix socket beside the file.
+
+A request is one line of JSON on a connection of its own; the answer is one or more lines:
+
+    {"sql": "SELECT ...", "parameters": [...]}      {"columns": [...], "rows": [...]} ... {"done": true}
+    {"export": "/folder", "format": "parquet", "run_id": null}      {"files": [...]} {"done": true}
+
+A fault is {"error": "QueryError", "message": "...", "hint": "..."}. An answer that ends without `done` is none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from db import errors
+from db.archive import ProgramArchive
+from db.connection import POLL_S, is_owned_here
+from db.errors import ArchiveBusyError, ArchiveError, EvolveError, QueryError
+from db.queries import Question, Table
+from db.reading import ArchiveReader, ExportFormat
+
+QUERY_LIMIT_S = 60.0  # the owner has a search to serve
+CONNECT_LIMIT_S = 5.0
+_ANSWER_LIMIT_S = QUERY_LIMIT_S + 30.0
+_MAX_ADDRESS_BYTES = 107  # struct sockaddr_un holds 108, the last is zero
+_MAX_NAME_BYTES = 80
+
+
+def socket_path(archive: Path) -> Path:
+    """Where the owner of an archive listens: `<archive>.sock` beside the file, whatever link it was reached by."""
+    archive = archive.resolve()
+    name = archive.name + ".sock"
+    if len(os.fsencode(name)) > _MAX_NAME_BYTES:
+        name = "." + hashlib.sha256(os.fsencode(archive.name)).hexdigest()[:16] + ".sock"
+    return archive.with_name(name)
+
+
+@contextlib.contextmanager
+def _address(path: Path) -> Iterator[str]:
+    """An address for `bind` and `connect`. One that would be too long goes through an open folder in /proc."""
+    if len(os.fsencode(path)) <= _MAX_ADDRESS_BYTES:
+        yield str(path)
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)
+
+
+# ------------------------------------------------------------------------------------------------------------ owner
+
+
+class ArchiveServer:
+    """Answers readers of an archive that this process owns, each in a thread and on a cursor of its own."""
+
+    def __init__(self, archive: ProgramArchive) -> None:
+        """Starts to listen.
+
+        Raises:
+            OSError: the folder's file system has no sockets.
+        """
+        self.path = socket_path(archive.path)
+        # who owns the file owns the socket: what lies here was left by an owner that was killed
+        self.path.unlink(missing_ok=True)
+        with _address(self.path) as address:
+            self._server = _Server(address, archive)
+        self.path.chmod(0o600)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(POLL_S,), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops listening and removes the socket."""
+        self.path.unlink(missing_ok=True)
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 64
+
+    def __init__(self, address: str, archive: ProgramArchive) -> None:
+        self.archive = archive
+        super().__init__(address, _Connection)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader that went away is nothing to report."""
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    timeout = _ANSWER_LIMIT_S
+    server: _Server
+
+    def handle(self) -> None:
+        request = json.loads(self.rfile.readline())
+        try:
+            for line in _answers(self.server.archive, request):
+                self._send(line)
+        except EvolveError as error:
+            self._send({"error": type(error).__name__, "message": error.message, "hint": error.hint})
+        else:
+            self._send({"done": True})
+
+    def _send(self, line: dict[str, Any]) -> None:
+        self.wfile.write(json.dumps(line).encode() + b"\n")
+
+
+def _answers(archive: ProgramArchive, request: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    if "sql" in request:
+        for batch in archive.batches(request["sql"], request.get("parameters", ()), limit_s=QUERY_LIMIT_S):
+            yield {"columns": batch.columns, "rows": batch.rows}
+    elif "export" in request:
+        files = archive.export(Path(request["export"]), request["format"], request.get("run_id"))
+        yield {"files": [str(file) for file in files]}
+    else:
+        raise QueryError("a request has the key sql or export", "ask through LiveArchive")
+
+
+# ----------------------------------------------------------------------------------------------------------- reader
+
+
+class LiveArchive(ArchiveReader):
+    """An archive that another process owns. The same questions as of the file, answered by the owner."""
+
+    def __init__(self, path: Path | str) -> None:
+        """Makes sure that an owner answers.
+
+        Raises:
+            ArchiveError: nobody listens at the archive's socket.
+        """
+        self.path = Path(path).resolve()
+        self.query("SELECT 1")
+
+    def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
+        lines = self._ask({"sql": sql, "parameters": list(parameters)})
+        rows = [tuple(row) for line in lines for row in line["rows"]]
+        return Table(columns=lines[0]["columns"], rows=rows)
+
+    def export(self, target: Path, file_format: ExportFormat, run_id: str | None = None) -> list[Path]:
+        place = str(Path(target).absolute())  # the owner may live in another folder
+        lines = self._ask({"export": place, "format": file_format, "run_id": run_id})
+        return [Path(file) for file in lines[0]["files"]]
+
+    def close(self) -> None:
+        """Nothing is held between two questions."""
+
+    def _rows(self, question: Question) -> list[tuple[Any, ...]]:
+        return self.query(*question).rows
+
+    def _ask(self, request: dict[str, Any]) -> list[dict[str, Any]]:
+        try:
+            with _connected(self.path) as stream:
+                stream.write(json.dumps(request).encode() + b"\n")
+                stream.flush()
+                lines = [json.loads(line) for line in stream]
+        except (OSError, ValueError) as error:
+            raise _gone(self.path) from error
+        last = lines[-1] if lines else {}
+        if "error" in last:
+            raise getattr(errors, last["error"])(last["message"], last["hint"])
+        if "done" not in last:
+            raise _gone(self.path)
+        return lines[:-1]
+
+
+@contextlib.contextmanager
+def _connected(archive: Path) -> Iterator[Any]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(CONNECT_LIMIT_S)
+        with _address(socket_path(archive)) as address:
+            connection.connect(address)
+        connection.settimeout(_ANSWER_LIMIT_S)
+        with connection.makefile("rwb") as stream:
+            yield stream
+
+
+def _gone(path: Path) -> ArchiveError:
+    return ArchiveError(f"nobody answers for {path} any more", "its run has ended: ask again")
+
+
+def open_for_reading(path: Path | str, *, wait_s: float = 2.0) -> ProgramArchive | LiveArchive:
+    """The archive, through its owner where a process has it open for writing, else from the file.
+
+    `wait_s` is how long to wait for an owner that holds the file and does not answer yet.
+
+    Raises:
+        ArchiveBusyError: the owner does not answer.
+        ArchiveError: the file is missing, damaged, no archive, or of another schema.
+    """
+    place = Path(path).resolve()
+    deadline = time.monotonic() + wait_s
+    while True:
+        if not is_owned_here(place) and socket_path(place).exists():
+            with contextlib.suppress(ArchiveError):
+                return LiveArchive(place)
+        try:
+            return ProgramArchive.open(place, read_only=True)
+        except ArchiveBusyError:
+            if time.monotonic() >= deadline:
+                raise
+            time.sleep(POLL_S)
