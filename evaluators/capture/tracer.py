@@ -40,7 +40,7 @@ DOT_MULTIPLE = {"TF32x3": ("tf32", 3), "BF16x3": ("bf16", 3), "BF16x6": ("bf16",
 # What an eviction policy does to the distance at which data is still in L2: a modelling choice, see model/dram.py
 RETENTION = {"EVICT_LAST": 2.0, "EVICT_FIRST": 0.5}
 
-OUTER_ITERATIONS = 8  # of a loop that are run; the rest is extrapolated
+OUTER_ITERATIONS = 8  # of a loop that are run, at both of its ends; the rest is extrapolated
 INNER_ITERATIONS = 4
 WHILE_ITERATIONS = 32  # of a loop whose end is not known beforehand; the rest is left out, and the trace says so
 
@@ -116,17 +116,19 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
     # loops ---------------------------------------------------------------------------------------------------------
 
     def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The first iterations of a loop over a range, each standing for its share of all; other loops whole."""
+        """The first and last iterations of a loop over a range, each standing for its share; other loops whole.
+
+        Both ends, because a second walk often goes backwards, to meet what the first left in a cache.
+        """
         if not isinstance(items, range) or not items:
             yield from items
             return
         total, limit = len(items), self.max_iterations[min(self.loop.depth, len(self.max_iterations) - 1)]
-        n_run = min(total, limit)
+        picked = _both_ends(total, limit)
         outer, self.loop = self.loop, LoopFrame(self.loop, self.loop.depth + 1, self.loop.weight)
-        for i in range(n_run):
-            self.loop.weight = outer.weight * (1.0 if i == 0 else (total - 1) / (n_run - 1))
-            if n_run == 1:
-                self.loop.weight = outer.weight * total
+        for i in picked:
+            share = total if len(picked) == 1 else 1.0 if i == 0 else (total - 1) / (len(picked) - 1)
+            self.loop.weight = outer.weight * share
             self._is_loading = False
             self._check_time()
             yield items[i]
@@ -336,6 +338,13 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         results = results if isinstance(results, tuple | tl.tuple) else (results,)
         made = tuple(spread(r, shape_of(shape), p.dtype.scalar) for r, p in zip(results, parts, strict=True))
         return made if isinstance(values, tuple | tl.tuple) else made[0]
+
+
+def _both_ends(total: int, limit: int) -> list[int]:
+    if total <= limit:
+        return list(range(total))
+    n_last = limit // 2
+    return [*range(limit - n_last), *range(total - n_last, total)]
 
 
 class TraceTimeout(Exception):  # noqa: N818  ends a program early; no error

@@ -1,0 +1,144 @@
+"""What host code may say: the lists of the static gate, and nothing else.
+
+Host code allocates, views and launches; the kernels compute. So names are allowed one by one where they reach into
+torch and triton, and the few Python names that reach around the language are refused.
+"""
+
+from __future__ import annotations
+
+MODULES = frozenset(
+    {
+        "__future__",
+        "collections.abc",
+        "dataclasses",
+        "enum",
+        "functools",
+        "itertools",
+        "math",
+        "numbers",
+        "operator",
+        "torch",
+        "torch.nn",
+        "torch.nn.functional",
+        "triton",
+        "triton.language",
+        "triton.language.extra",
+        "triton.language.extra.libdevice",
+        "triton.language.extra.cuda",
+        "triton.language.extra.cuda.libdevice",
+        "triton.language.math",
+        "triton.language.standard",
+        "triton.runtime",
+        "triton.tools.tensor_descriptor",
+        "typing",
+    }
+)
+
+# Python names that reach the interpreter, other modules, files, or the identity of an object
+BUILTINS = frozenset(
+    "__builtins__ __import__ __loader__ __spec__ breakpoint compile delattr dir eval exec exit getattr globals hash id "
+    "input locals memoryview open quit setattr vars".split()
+)
+
+# Attributes that remember between calls, that act behind the caller's back, or that give raw memory
+ATTRIBUTES = frozenset(
+    "cache cache_info cached_property data_ptr lru_cache register_forward_hook register_forward_pre_hook "
+    "register_full_backward_hook register_hook register_module_forward_hook set_ share_memory_ storage "
+    "untyped_storage add_pre_run_hook preload device_caches pre_run_hooks".split()
+)
+
+# Modules that modules hand out as attributes (tl.core.builtins); by import they are refused anyway
+HIDDEN_MODULES = frozenset(
+    "_C builtins ctypes gc importlib inspect io multiprocessing os pathlib pickle shutil signal socket subprocess sys "
+    "tempfile threading time types warnings weakref".split()
+)
+
+DUNDER_ATTRIBUTES = frozenset({"__init__", "__name__", "__post_init__"})
+
+TORCH_NAMES = frozenset(
+    # types and dtypes
+    "Tensor Size device dtype bool uint8 uint16 uint32 uint64 int8 int16 short int32 int int64 long float16 half bfloat16 "
+    "float32 float float64 double complex64 complex128 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz finfo "
+    "iinfo memory_format contiguous_format channels_last channels_last_3d preserve_format strided "
+    # allocations
+    "empty empty_like empty_strided empty_permuted zeros zeros_like ones ones_like full full_like tensor scalar_tensor "
+    # views
+    "as_strided broadcast_shapes broadcast_tensors broadcast_to chunk expand_copy flatten movedim moveaxis narrow permute "
+    "reshape select split squeeze swapaxes swapdims transpose unbind unflatten unsqueeze view_as_complex view_as_real "
+    # questions, and how a forward is run
+    "is_tensor is_floating_point is_complex numel no_grad inference_mode jit autograd set_grad_enabled cdiv nn cuda "
+    "version accelerator promote_types result_type can_cast".split()
+)
+
+TRITON_NAMES = frozenset(
+    "Config autotune cdiv constexpr_function heuristics jit language next_power_of_2 runtime set_allocator tools".split()
+)
+
+SUBMODULE_NAMES = {
+    "triton.runtime": frozenset({"driver"}),
+    "triton.tools": frozenset({"tensor_descriptor"}),
+    "torch.cuda": frozenset(
+        "current_device current_stream device device_count get_device_capability get_device_name "
+        "get_device_properties is_available is_bf16_supported".split()
+    ),
+    "torch.jit": frozenset({"ignore", "unused", "final", "Final"}),
+    "torch.autograd": frozenset({"Function", "function", "no_grad", "set_grad_enabled"}),
+    "torch.version": frozenset({"cuda", "hip"}),
+    "torch.accelerator": frozenset({"current_accelerator", "is_available"}),
+}
+
+# Methods of tensors that compute. The dry run sees every operation; this list is there to name the line.
+COMPUTING_METHODS = frozenset(
+    "abs_ add_ addmm addmv all amax amin argmax argmin argsort baddbmm bernoulli bmm clamp clamp_ clip cos cosh cumprod "
+    "cumsum cross diff div_ dot einsum erf exp exp_ expm1 fft gather gelu index_add index_add_ index_select inverse "
+    "isfinite isinf isnan kthvalue layer_norm log log10 log1p log2 log_softmax logcumsumexp logsumexp lerp masked_fill "
+    "masked_fill_ masked_select matmul mean median mm mul_ multinomial mv nanmean nansum nonzero norm normal_ outer pow "
+    "prod quantile random_ reciprocal relu relu_ renorm rsqrt scatter scatter_ scatter_add scatter_add_ scatter_reduce "
+    "sigmoid silu sin sinh softmax sort sqrt square std sub_ sum sum_to_size tan tanh topk tril triu uniform_ unique var "
+    "where".split()
+)
+
+# Layers that do nothing in evaluation mode
+IDLE_LAYERS = frozenset({"Identity", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout"})
+NN_CONTAINERS = frozenset({"Module", "Parameter", "ParameterList", "ParameterDict", "Buffer", "init", "functional"})
+
+# What an operation of a library is called in host code. A compiled baseline that calls it lets candidates do so.
+SPELLINGS = {
+    "mm": {"mm", "matmul", "linear", "Linear", "@"},
+    "addmm": {"addmm", "mm", "matmul", "linear", "Linear", "@"},
+    "bmm": {"bmm", "matmul", "baddbmm", "einsum", "@"},
+    "baddbmm": {"baddbmm", "bmm", "matmul", "@"},
+    "mv": {"mv", "matmul", "@"},
+    "convolution": {
+        *("convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"),
+        *("Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"),
+    },
+    "scaled_dot_product_attention": {"scaled_dot_product_attention"},
+}
+SAME_OPERATION = {
+    "_scaled_dot_product_flash_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_efficient_attention": "scaled_dot_product_attention",
+    "_scaled_dot_product_cudnn_attention": "scaled_dot_product_attention",
+}
+
+# Operations seen in a dry run that are no computation: they fill or move memory, and their time counts
+MEMORY_OPERATIONS = frozenset(
+    "_to_copy clone contiguous copy_ fill_ full full_like new_full new_ones new_zeros ones ones_like scalar_tensor "
+    "zero_ zeros zeros_like lift_fresh_copy".split()
+)
+HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
+
+
+def operation_name(name: str) -> str:
+    """The bare name of an operation: "sum" for "aten.sum.dim_IntList"."""
+    parts = name.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def spellings_of(allowed_ops: frozenset[str]) -> frozenset[str]:
+    """All names under which host code may call the allowed operations."""
+    names: set[str] = set()
+    for operation in map(operation_name, allowed_ops):
+        same = SAME_OPERATION.get(operation, operation)
+        names |= {operation, same} | SPELLINGS.get(same, set())
+    return frozenset(names)
