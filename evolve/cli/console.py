@@ -23,6 +23,7 @@ class Column:
     title: str
     write: Callable[[Any], str] = str
     is_number: bool = False
+    is_whole: bool = False  # never broken or cut: ids that people copy
 
 
 def is_terminal() -> bool:
@@ -60,9 +61,12 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
 
 
 def _print_rich(cells: Sequence[Sequence[str]], columns: Sequence[Column], title: str) -> None:
-    table = RichTable(title=title or None, title_justify="left", title_style="bold", header_style="bold", box=_box())
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.is_number else "left", no_wrap=column.is_number)
+    table = RichTable(
+        title=title or None, title_justify="left", title_style="bold", header_style="bold", box=_box(), pad_edge=False
+    )
+    for k, column in enumerate(columns):
+        width = max((len(row[k]) for row in cells), default=0) if column.is_number or column.is_whole else None
+        table.add_column(column.title, justify="right" if column.is_number else "left", min_width=width)
     for row in cells:
         table.add_row(*(Text(text) for text in row))
     console().print(table)

@@ -54,15 +54,15 @@ def _print_grids(found: list[Elite]) -> None:
 
 def _columns(kind: LatencyKind) -> list[Column]:
     return [
-        Column("tier", "tier"),
+        Column("tier", "tier", lambda tier: tier.replace("_", " ")),
         Column("bin", "cell us", is_number=True),
         *latency_columns(kind),
-        Column("baseline", "baseline"),
+        Column("baseline", "over"),
         Column("replaces_baseline", "wins", lambda wins: "yes" if wins else "no"),
         Column("technique", "technique"),
         Column("island", "island", is_number=True),
-        Column("run", "run"),
-        Column("program", "program", lambda program_id: program_id[:12]),
+        Column("run", "run", is_whole=True),
+        Column("program", "program", lambda program_id: program_id[:12], is_whole=True),
     ]
 
 

@@ -35,13 +35,13 @@ def _columns(rows: list[LineageRow]) -> list[Column]:
     kinds = [kind for kind in LatencyKind if any(row.latency_kind is kind for row in rows)]
     return [
         Column("generation", "gen", is_number=True),
-        Column("program", "program", lambda program_id: program_id[:12]),
+        Column("program", "program", lambda program_id: program_id[:12], is_whole=True),
         Column("technique", "technique"),
         Column("detail", "detail"),
         Column("parents", "made of", lambda parents: " ".join(p[:12] for p in parents)),
         Column("island", "island", is_number=True),
         *(column for kind in kinds for column in latency_columns(kind)),
-        Column("refusal", "refused because"),
+        *([Column("refusal", "refused because")] if any(row.latency_kind is None for row in rows) else []),
     ]
 
 

@@ -9,7 +9,8 @@ from importlib import import_module
 
 import typer
 
-from evolve.cli.endings import guarded
+from db.errors import EvolveError
+from evolve.cli.endings import MENDABLE, guarded, print_error
 
 # name: (module of evolve.cli, what `evolve --help` says)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -34,7 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     completing = "_EVOLVE_COMPLETE" in os.environ
     chosen = set(COMMANDS) if completing else {next((a for a in given if not a.startswith("-")), "")}
-    build_app(chosen)(args=given, prog_name="evolve")
+    try:
+        app = build_app(chosen)
+    except ImportError as error:
+        print_error(EvolveError(f"cannot load the command: {error}", "see what is missing: evolve doctor"))
+        sys.exit(MENDABLE)
+    app(args=given, prog_name="evolve")
 
 
 def build_app(chosen: set[str]) -> typer.Typer:

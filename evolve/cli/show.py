@@ -78,7 +78,7 @@ def _profile(profile: Profile) -> str:
 
 
 _COLUMNS = [
-    Column("candidate", "candidate"),
+    Column("candidate", "candidate", is_whole=True),
     Column("island", "island", is_number=True),
     Column("operator", "operator"),
     Column("technique", "technique"),
