@@ -37,8 +37,11 @@ class InterpretedFunction:
     def __call__(self, *inputs: Any) -> list[Tensor]:
         process = self._started()
         assert process.stdin is not None and process.stdout is not None
-        _write(process.stdin, list(inputs))
-        outputs, error = _read(process.stdout)
+        try:
+            _write(process.stdin, list(inputs))
+            outputs, error = _read(process.stdout)
+        except (EOFError, BrokenPipeError) as cause:
+            raise RuntimeError("the process that interprets kernel_function ended") from cause
         if error:
             raise RuntimeError(error)
         return list(outputs)

@@ -131,7 +131,7 @@ class Reference:
 
     def _module_on(self, device: str, dtype: torch.dtype | None) -> nn.Module:
         if dtype is not None:
-            return copy.deepcopy(self._models[str(torch.device(device)), None]).to(dtype)  # type: ignore[attr-defined, no-any-return]
+            return copy.deepcopy(self._models[str(torch.device(device)), None]).to(dtype)  # type: ignore[attr-defined]
         return self._new_model(device).to(device).eval().requires_grad_(False)
 
     def _new_model(self, device: str) -> nn.Module:

@@ -2,8 +2,8 @@
 
 The rule: the largest integer size (with all that equal it) is divided by its smallest prime factor, again and again,
 until the product of the sizes above 16 is at most 2^18. So powers of two stay powers of two, equal sizes stay equal,
-and no size falls below 16. Sizes that no factor up to 7 divides stay, unless they are above 2^18: then a size of the same
-remainder takes their place. Last, where one size divided another, it still does.
+and no size falls below 16. Sizes that no factor up to 7 divides stay, unless they are above 2^18: then a size of the
+same remainder takes their place. Last, where one size divided another, it still does.
 """
 
 from __future__ import annotations

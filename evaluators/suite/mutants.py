@@ -1,4 +1,4 @@
-"""Wrong programs that correctness must refuse: each is the seed of a problem with one more kernel that spoils its outputs.
+"""Wrong programs that correctness must refuse: each is a problem's seed with one more kernel that spoils its outputs.
 
 They are legal programs (host code allocates and launches), so nothing but the comparison with the reference can tell.
 """

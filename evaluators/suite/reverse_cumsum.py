@@ -8,7 +8,7 @@ n_cols = 65536
 
 SMALL = {"n_rows": 3, "n_cols": 2501}
 # sums of 65536 terms pass through zero: the absolute part is what float32 itself loses on the way
-TOLERANCES = {"float32": (1e-4, 1e-3)}
+TOLERANCES = {"float32": (1e-4, 5e-3)}
 
 
 class Model(nn.Module):
