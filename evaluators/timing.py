@@ -20,7 +20,7 @@ from torch import Tensor
 
 MAX_SETS = 512
 MIN_LAUNCHES = 8
-LONG_ENOUGH_US = 3000.0  # launches of one graph need not fill more than this
+LONG_ENOUGH_US = 1500.0  # launches of one graph need not fill more than this
 MIN_LONG_LAUNCHES = 2
 KEEP_OUTPUT_BYTES = 1 << 30  # outputs of all launches are kept, and so rotate too, while they fit in this
 Method = Literal["graph", "events"]
@@ -42,7 +42,7 @@ class Rotation(NamedTuple):
 def plan_rotation(set_bytes: int, output_bytes: int, l2_bytes: int, dram_gb_s: float) -> Rotation:
     """Sets and launches for a program whose inputs and outputs are `set_bytes`, its outputs `output_bytes` of it.
 
-    Enough sets to exceed the L2 twice, at most 512; at least 8 launches, fewer when 8 would take longer than 3 ms at
+    Enough sets to exceed the L2 twice, at most 512; at least 8 launches, fewer when 8 would take longer than 1.5 ms at
     the bandwidth of DRAM.
     """
     n_sets = min(MAX_SETS, max(1, math.ceil(2 * l2_bytes / max(1, set_bytes))))

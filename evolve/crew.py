@@ -53,7 +53,7 @@ class Crew:
         reports = await asyncio.gather(*(answer(actor.report.remote()) for actor in self._evaluators))
         report: EvaluatorReport = reports[0]
         self._preparers = [
-            start_preparer(self._problem, self._judging, report.hardware, CORES_PER_PREPARER)
+            start_preparer(self._problem, self._judging, report, CORES_PER_PREPARER)
             for _ in range(self._n_preparers())
         ]
         return report

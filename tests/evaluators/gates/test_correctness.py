@@ -77,3 +77,11 @@ def test_empty_and_scalar_outputs():
     assert correctness.compare(torch.empty(0, 3), torch.empty(0, 3), STRICT) is None
     found = correctness.compare(torch.tensor(2.0), torch.tensor(1.0), STRICT)
     assert found is not None and found.place == ()
+
+
+def test_an_infinite_excess_is_not_taken_for_close():
+    """Expected infinity makes both sides of the bound infinite: only the close look can tell."""
+    expected = torch.tensor([math.inf, 1.0])
+    assert correctness.compare(torch.tensor([math.inf, 1.0]), expected, STRICT) is None
+    assert correctness.compare(torch.tensor([0.0, 1.0]), expected, STRICT) is not None
+    assert correctness.compare(torch.tensor([math.nan, 1.0]), expected, STRICT) is not None

@@ -1,0 +1,231 @@
+"""One candidate before the judge, on a GPU: is it right, is it honest, how fast is it."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from db.records import Gate, GateResult, Hardware, Latency, LatencyKind, PrecisionClass, Problem
+from evaluators.baselines import Baseline, n_calls_for
+from evaluators.cascade import Cascade, Refusal
+from evaluators.gates import correctness, integrity, speed
+from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
+from evaluators.gates.speed import Interval, median_interval
+from evaluators.gpu_session import SessionLost, asked
+from evaluators.input_sets import Drawn, InputSet, ReferenceSets
+from evaluators.measured_profile import Work
+from evaluators.session_pool import OpenSession
+from evaluators.timing import Method, Rotation
+
+N_FIRST_LOOK = 3
+N_REPLAYS = 7
+MIN_ROUNDS = 6  # fewer paired rounds have no 95% interval
+MAX_ROUNDS = 15
+N_CALL_ROUNDS = 5
+SUSTAINED_S = 0.02
+
+
+@dataclass
+class Bench:
+    """What the judge keeps on the GPU for all candidates of a run."""
+
+    problem: Problem
+    hardware: Hardware
+    precision: PrecisionClass
+    sets: ReferenceSets
+    work: Work
+    rotation: Rotation
+    baseline: Baseline
+    best_us: float | None = None
+    watch: random.Random = field(default_factory=random.SystemRandom)
+
+    def secret_full_set(self) -> InputSet:
+        """A set of the timed workload that no candidate has seen before it is timed."""
+        full = [s for s in self.sets.sets if s.workload.role == "full"]
+        return next((s for s in full if s.is_secret), full[-1])
+
+    def note(self, latency: Latency) -> None:
+        """Remembers the fastest correct program, which decides who deserves a second look."""
+        self.best_us = min(self.best_us or math.inf, latency.device_us)
+
+
+class Paired(NamedTuple):
+    """Interleaved rounds of program and baseline."""
+
+    program_us: list[float]
+    baseline_us: list[float]
+
+    @property
+    def gains(self) -> list[float]:
+        return [b / p for p, b in zip(self.program_us, self.baseline_us, strict=True)]
+
+
+class Judgement:
+    """The gates that need the GPU. Whoever calls holds its lock."""
+
+    def __init__(self, bench: Bench, cascade: Cascade, session: OpenSession) -> None:
+        self._bench = bench
+        self._cascade = cascade
+        self._session = session
+
+    @contextlib.contextmanager
+    def answering(self, gate: Gate, phase: str) -> Iterator[None]:
+        """Clocks a phase; a child that is lost in it is refused by this gate, and gone before the next is judged."""
+        try:
+            with self._cascade.phase(phase):
+                yield
+        except SessionLost as lost:
+            self._session.end()
+            raise Refusal(gate, str(lost)) from lost
+
+    def load(self) -> None:
+        """Imports, builds and compiles the candidate in its child. Needs no lock."""
+        candidate = self._cascade.prepared.candidate
+        with self.answering(Gate.STATIC, "load"):
+            self._session.give_cache(self._cascade.prepared.cache_dir)
+            self._session.load({"source": candidate.source, "entry_point": candidate.entry_point.value})
+
+    def decide(self) -> Latency:
+        """Correctness, model, integrity and speed, in this order. Raises `Refusal` at the first no."""
+        with self.answering(Gate.CORRECTNESS, "correctness"):
+            found = [e for wanted in self._bench.sets.sets for e in self._check(wanted)]
+        n_sets = len(self._bench.sets.sets)
+        self._cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
+        result, self._cascade.error_ratio = model_gate(found, self._bench.precision)
+        self._cascade.admit(result)
+        with self.answering(Gate.INTEGRITY, "timing"):
+            latency = self._measure()
+        self._bench.note(latency)
+        return latency
+
+    def _check(self, wanted: InputSet) -> list[Exactness]:
+        """Runs the candidate on one input set; how exact its outputs are, where float64 is known."""
+        slot, drawn = self._session.slot, self._bench.sets.drawn(wanted)
+        slot.write(wanted.workload, drawn)
+        asked(Gate.CORRECTNESS, self._session.check(wanted.workload), wanted.label)
+        self._compare(wanted, drawn, Gate.CORRECTNESS)
+        unchanged = slot.check_inputs(wanted.workload, drawn)
+        if not unchanged.passed:
+            self._cascade.admit(unchanged)
+        outputs = zip(slot.delivered(wanted.workload), drawn.exact, drawn.errors, strict=True)
+        return [exactness(max_abs_error(o, x), e) for o, x, e in outputs if x is not None and e is not None]
+
+    def _compare(self, wanted: InputSet, drawn: Drawn, gate: Gate) -> None:
+        """Raises `Refusal` unless what the child delivered is what the reference makes of the set."""
+        delivered = self._session.slot.delivered(wanted.workload)
+        for i, (output, expected) in enumerate(zip(delivered, drawn.expected, strict=True)):
+            mismatch = correctness.compare(output, expected, self._bench.sets.tolerance(expected))
+            if mismatch is not None:
+                which = f"output {i}: " if len(drawn.expected) > 1 else ""
+                raise Refusal(gate, f"{which}{mismatch.describe()} ({wanted.label})", mismatch._asdict())
+
+    def _measure(self) -> Latency:
+        bench, session = self._bench, self._session
+        full = bench.problem.full
+        session.slot.write(full, bench.sets.drawn(next(s for s in bench.sets.sets if s.workload == full)))
+        method: Method | None = "events" if bench.baseline.report.method == "events" else None
+        session.time(full, bench.rotation, bench.watch.randrange(1 << 30), method)
+        found = session.replay_us(N_FIRST_LOOK)
+        self._check_floor(median_interval(found))
+        if speed.is_clearly_slower(median_interval(found).median, bench.baseline.report.device_us, bench.best_us):
+            return self._without_pairing(found)
+        found += session.replay_us(N_REPLAYS - N_FIRST_LOOK)
+        device_us = median_interval(found).median
+        self._check_honesty(device_us)
+        if device_us > bench.baseline.report.device_us * (1 + speed.noise_margin(device_us)):
+            return self._without_pairing(found)
+        return self._paired(found)
+
+    def _check_floor(self, device: Interval) -> None:
+        rotation, work = self._session.rotation, self._bench.work
+        rotated = rotation.rotated_bytes(work.moved_bytes)
+        answer = integrity.check_floor(device.median, work.moved_bytes, rotated, self._bench.hardware)
+        if not answer.passed:
+            self._cascade.admit(answer)
+
+    def _check_honesty(self, device_us: float) -> None:
+        """The child's clock against the judge's, and the timed program's outputs on inputs that it never saw."""
+        session, bench = self._session, self._bench
+        replay_s = 1e-6 * device_us * session.n_launches
+        n = max(1, math.ceil(SUSTAINED_S / replay_s))
+        claimed_s, watched_s = session.sustain(n)
+        if session.method == "graph":
+            claimed_s = n * replay_s
+        answer = integrity.check_clock(claimed_s, watched_s)
+        self._cascade.admit(answer)
+        wanted = bench.secret_full_set()
+        drawn = bench.sets.drawn(wanted)
+        session.slot.write(wanted.workload, drawn)
+        asked(Gate.INTEGRITY, session.verify(), "after timing")
+        try:
+            self._compare(wanted, drawn, Gate.INTEGRITY)
+        except Refusal as refusal:
+            raise Refusal(Gate.INTEGRITY, f"right when checked, wrong when timed: {refusal}") from refusal
+
+    def _without_pairing(self, found: list[float]) -> Latency:
+        """A program that does not beat the baseline: a latency, and a no of the speed gate."""
+        device, report = median_interval(found), self._bench.baseline.report
+        reason = f"slower than {report.name}: {device.median:.4g} us against {report.device_us:.4g} us"
+        if device.median <= report.device_us:
+            reason = f"no faster than {report.name} beyond the noise: {device.median:.4g} us"
+        self._cascade.admit(GateResult(gate=Gate.SPEED, passed=False, reason=reason))
+        return self._latency(device, report.device_us, report.call_us, None)
+
+    def _paired(self, found: list[float]) -> Latency:
+        """A program that may beat the baseline: interleaved rounds of both, device and call latency."""
+        session, baseline = self._session, self._bench.baseline
+        baseline.use(session.method)
+        margin = speed.noise_margin(median_interval(found).median)
+        device = self._rounds(margin)
+        calls = self._call_rounds(median_interval(found).median)
+        gain = median_interval(device.gains)
+        call_ratio = median_interval([1 / g for g in calls.gains])
+        self._cascade.admit(speed.speed_gate(gain, margin, call_ratio, baseline.report.name))
+        baseline_us = median_interval(device.baseline_us).median
+        call_us = median_interval(calls.program_us).median
+        baseline_call_us = median_interval(calls.baseline_us).median
+        return self._latency(median_interval(found + device.program_us), baseline_us, baseline_call_us, call_us)
+
+    def _rounds(self, margin: float) -> Paired:
+        """Replays of both in turn, order swapped each time, until the gain is settled or the rounds are used up."""
+        session, baseline = self._session, self._bench.baseline
+        paired = Paired([], [])
+        session.replay_us(1)
+        while len(paired.gains) < MAX_ROUNDS:
+            if len(paired.gains) % 2:
+                paired.program_us.extend(session.replay_us(1))
+                paired.baseline_us.extend(baseline.replay_us(1))
+            else:
+                paired.baseline_us.extend(baseline.replay_us(1))
+                paired.program_us.extend(session.replay_us(1))
+            if len(paired.gains) >= MIN_ROUNDS and speed.is_settled(paired.gains, margin):
+                break
+        return paired
+
+    def _call_rounds(self, device_us: float) -> Paired:
+        paired = Paired([], [])
+        n_calls = n_calls_for(device_us)
+        for _ in range(N_CALL_ROUNDS):
+            paired.program_us.extend(self._session.call_us(n_calls, 1))
+            paired.baseline_us.extend(self._bench.baseline.call_us(n_calls, 1))
+        return paired
+
+    def _latency(
+        self, device: Interval, baseline_us: float, baseline_call_us: float | None, call_us: float | None
+    ) -> Latency:
+        return Latency(
+            kind=LatencyKind.MEASURED,
+            method=self._session.method,
+            device_us=device.median,
+            low_us=device.low,
+            high_us=device.high,
+            baseline_us=baseline_us,
+            baseline_name=self._bench.baseline.report.name,
+            call_us=call_us,
+            baseline_call_us=baseline_call_us,
+            floor_us=integrity.floor_us(self._bench.work.moved_bytes, self._bench.hardware),
+        )

@@ -1,0 +1,217 @@
+"""The judge's side of a session on a GPU: memory shared with one child at a time, and requests with a deadline."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from db.records import Gate, GateResult, Workload
+from evaluators.cascade import Refusal
+from evaluators.device_memory import SharedRegion, lay_out
+from evaluators.gates.integrity import check_inputs, poison_
+from evaluators.input_sets import Drawn, InputSet, ReferenceSets
+from evaluators.sandbox.client import ChildEnded, Exit
+from evaluators.timing import Method, Rotation
+
+Message = dict[str, Any]
+T = TypeVar("T")
+
+
+class Peer(Protocol):
+    """The process at the other end: a child of a zygote, or the process of a baseline."""
+
+    def send(self, message: Message) -> None: ...
+    def receive(self, timeout_s: float | None = None) -> Message: ...
+    def kill(self) -> None: ...
+
+
+class SessionLost(Exception):  # noqa: N818  what happened, for whoever decides whose fault it is
+    """The process ended, broke the protocol, or did not answer in time. `args[0]` says which, in a sentence."""
+
+
+class Slot:
+    """Shared memory of one session: weights and inputs of every workload, and output buffers.
+
+    Each session has a slot of its own, filled from copies that are never shared, so that no candidate can spoil the
+    inputs of another.
+    """
+
+    def __init__(self, sets: ReferenceSets, device: int = 0) -> None:
+        self._sets = sets
+        self._firsts: dict[str, InputSet] = {}
+        self.places: dict[str, Message] = {}
+        inputs_end, outputs_end = 0, 0
+        for wanted in sets.sets:
+            if wanted.workload.name not in self._firsts:
+                self._firsts[wanted.workload.name] = wanted
+                inputs_end, end = self._lay_out(wanted, inputs_end)
+                outputs_end = max(outputs_end, end)
+        self.inputs = SharedRegion.allocate(inputs_end, device)
+        self.outputs = SharedRegion.allocate(outputs_end, device)
+
+    def _lay_out(self, wanted: InputSet, start: int) -> tuple[int, int]:
+        drawn = self._sets.drawn(wanted)
+        weights = self._sets.weights(wanted.workload)
+        weight_places, start = lay_out(list(weights.values()), start)
+        input_places, start = lay_out(drawn.inputs, start)
+        output_places, end = lay_out(drawn.expected)
+        self.places[wanted.workload.name] = {
+            "init_args": self._sets.references[wanted.workload.name].init_args(),
+            "weights": dict(zip(weights, weight_places, strict=True)),
+            "inputs": input_places,
+            "outputs": output_places,
+        }
+        return start, end
+
+    def describe(self) -> Message:
+        """What a child needs to open this slot."""
+        return {
+            "inputs": {"handle": self.inputs.handle, "n_bytes": self.inputs.n_bytes},
+            "outputs": {"handle": self.outputs.handle, "n_bytes": self.outputs.n_bytes},
+        }
+
+    def reset(self) -> None:
+        """Weights and valid inputs in their places, outputs poisoned: as a new child must find it."""
+        for name, wanted in self._firsts.items():
+            places = self.places[name]["weights"]
+            for weight_name, weight in self._sets.weights(wanted.workload).items():
+                self.inputs.tensor(places[weight_name]).copy_(weight)
+            self.write(wanted.workload, self._sets.drawn(wanted))
+
+    def write(self, workload: Workload, drawn: Drawn) -> None:
+        """Puts one drawing into the inputs of a workload and poison into its outputs, and waits for both."""
+        for given, value in zip(self.given(workload), drawn.inputs, strict=True):
+            if isinstance(value, Tensor):
+                given.copy_(value)
+        for output in self.delivered(workload):
+            poison_(output)
+        torch.cuda.synchronize()
+
+    def given(self, workload: Workload) -> list[Any]:
+        """The inputs as the child sees them."""
+        places = self.places[workload.name]["inputs"]
+        return [place["value"] if "value" in place else self.inputs.tensor(place) for place in places]
+
+    def delivered(self, workload: Workload) -> list[Tensor]:
+        """The output buffers as the child filled them."""
+        return [self.outputs.tensor(place) for place in self.places[workload.name]["outputs"]]
+
+    def check_inputs(self, workload: Workload, drawn: Drawn) -> GateResult:
+        """Whether the inputs are still what was written."""
+        return check_inputs(self.given(workload), drawn.inputs)
+
+    def close(self) -> None:
+        self.inputs.close()
+        self.outputs.close()
+
+
+class GpuSession:
+    """Requests to one process that runs programs, and what the judge's own clock says about them."""
+
+    def __init__(self, peer: Peer, slot: Slot, *, deadline_s: float) -> None:
+        self.slot = slot
+        self._peer = peer
+        self._deadline_s = deadline_s
+        self.rotation = Rotation(1, 1, True)
+        self.method: Method = "graph"
+        self.n_launches = 1
+
+    def wait_open(self, timeout_s: float) -> float:
+        """Waits for the CUDA context of the process; the seconds that it took there."""
+        return _read(lambda answer: _time_of(answer["opened"]), self._receive(timeout_s))
+
+    def load(self, message: Message) -> Message:
+        """Sends what to load, with the places of every workload."""
+        return self._ask({"do": "load", "workloads": self.slot.places, **message})
+
+    def check(self, workload: Workload) -> str:
+        """Runs the program once on what the slot holds; why its outputs do not fit, or nothing."""
+        return str(self._ask({"do": "check", "workload": workload.name}).get("refused", ""))
+
+    def time(self, workload: Workload, rotation: Rotation, watched: int, method: Method | None = None) -> str:
+        """Opens a timer on what the slot holds; why it does not use a graph, or nothing."""
+        message = {"do": "time", "workload": workload.name, "rotation": list(rotation), "watched": watched}
+        answer = self._ask({**message, "method": method})
+        self.method = "graph" if answer.get("method") == "graph" else "events"
+        self.rotation = rotation
+        self.n_launches = rotation.n_launches if self.method == "graph" else 1
+        return str(answer.get("why", ""))
+
+    def replay_us(self, n: int) -> list[float]:
+        """`n` claimed latencies of one launch, in microseconds."""
+        return _read(lambda answer: [_time_of(answer["us"][i]) for i in range(n)], self._ask({"do": "replay", "n": n}))
+
+    def sustain(self, n: int) -> tuple[float, float]:
+        """`n` replays without a pause: seconds as the process claims, and as the judge saw them."""
+        start = time.perf_counter()
+        answer = self._ask({"do": "sustain", "n": n})
+        watched = time.perf_counter() - start
+        return _read(lambda found: _time_of(found["seconds"]), answer), watched
+
+    def call_us(self, n_calls: int, n_repeats: int) -> list[float]:
+        """Claimed microseconds of one call, host code included."""
+        answer = self._ask({"do": "call", "n_calls": n_calls, "n_repeats": n_repeats})
+        return _read(lambda found: [_time_of(found["us"][i]) for i in range(n_repeats)], answer)
+
+    def verify(self) -> str:
+        """Runs the timed program on what the slot holds now; why its outputs do not fit, or nothing."""
+        return str(self._ask({"do": "verify"}).get("refused", ""))
+
+    def release(self) -> None:
+        """Drops the timer and its memory."""
+        self._ask({"do": "release"})
+
+    def _ask(self, message: Message) -> Message:
+        with contextlib.suppress(OSError, ChildEnded):  # it has ended; receiving says how
+            self._peer.send(message)
+        return self._receive(self._deadline_s, message["do"])
+
+    def _receive(self, timeout_s: float, doing: str = "open") -> Message:
+        try:
+            return self._peer.receive(timeout_s)
+        except TimeoutError:
+            raise SessionLost(f"no answer to `{doing}` within {timeout_s:g} s: an endless loop?") from None
+        except ChildEnded as ended:
+            raise SessionLost(explain_exit(ended.exit)) from ended
+        except EOFError as error:
+            raise SessionLost(str(error)) from error
+
+
+def explain_exit(exit: Exit) -> str:
+    """How a child ended, as a reason: an operator reads it."""
+    match exit.kind:
+        case "error":
+            return exit.detail
+        case "signal":
+            return f"its process was ended by {exit.detail}"
+        case "ok" | "exit":
+            return f"its process ended itself before it answered {exit.detail}".rstrip()
+        case _:
+            return f"its process was stopped: {exit.detail}"
+
+
+def _read(reader: Callable[[Message], T], answer: Message) -> T:
+    """What a reader finds in the answer of an untrusted process. Raises `SessionLost` when it is not there."""
+    try:
+        return reader(answer)
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise SessionLost(f"an answer that is none: {type(error).__name__}: {error}") from error
+
+
+def _time_of(value: Any) -> float:
+    number = float(value)
+    if not math.isfinite(number) or number <= 0:
+        raise ValueError(f"{number!r} is no time")
+    return number
+
+
+def asked(gate: Gate, answer: str, what: str) -> None:
+    """Raises `Refusal` when a process answered that it cannot deliver."""
+    if answer:
+        raise Refusal(gate, f"{answer} ({what})")

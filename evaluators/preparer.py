@@ -1,0 +1,155 @@
+"""Preparation: all that is decided about a candidate before a device is needed.
+
+The host-code policy, then one forward on fake tensors per workload, which compiles every kernel for the target and
+records what is launched. Runs on CPU cores, several candidates at once, each in a sandboxed child of its own.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from db.hashing import content_hash
+from db.records import Candidate, Capture, Gate, GateResult, Hardware, Problem, TensorSpec, Verdict, Workload
+from evaluators.capture.capture import CAPTURE_PRELOAD, CaptureFailed, capture_with_cache
+from evaluators.cascade import Cascade, Refusal
+from evaluators.evaluator import EvaluatorSettings, Prepared
+from evaluators.gates.static import check_capture, check_policy
+from evaluators.problems.reference import Reference
+from evaluators.sandbox.client import Zygote
+from evaluators.sandbox.workspace import remove_folder
+from evaluators.versions import software_versions
+
+NOT_CAPTURED = "not_captured"  # evidence of the static gate: only a device can say what this forward does
+MAX_KEPT = 256  # folders with compiled kernels; an older one is compiled again
+
+
+class Preparer:
+    """Prepares candidates of one problem for one GPU. Any thread may prepare; children run side by side."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        settings: EvaluatorSettings,
+        hardware: Hardware,
+        *,
+        extern_ops: Sequence[str] = (),
+        keeps_cache: bool = True,
+    ) -> None:
+        """
+        Args:
+            extern_ops: operations of libraries that the compiled baseline calls, which host code may call as well.
+            keeps_cache: leave what was compiled in `Prepared.cache_dir`, for an evaluator on this machine.
+        """
+        self._settings = settings
+        self._hardware = hardware
+        self._extern_ops = tuple(extern_ops)
+        self._keeps_cache = keeps_cache
+        self._forwards = {w.name: _forward_of(problem, w, hardware) for w in (problem.full, problem.small)}
+        self._kept: deque[str] = deque()
+        self._zygote = Zygote(interpret=False, preload=CAPTURE_PRELOAD)
+
+    def prepare(self, candidate: Candidate) -> Prepared:
+        """The candidate with its captures and fingerprint, or with the verdict of the gate that refused it."""
+        start = time.perf_counter()
+        prepared = Prepared(candidate=candidate)
+        try:
+            policy = check_policy(candidate.source, candidate.entry_point, self._extern_ops)
+            if not policy.passed:
+                raise Refusal.of(policy)
+            prepared = self._captured(prepared)
+        except Refusal as refusal:
+            prepared = prepared.model_copy(update={"verdict": self._refused(prepared, refusal, start)})
+        return prepared.model_copy(update={"seconds": {"prepare": time.perf_counter() - start}})
+
+    def close(self) -> None:
+        self._zygote.close()
+
+    def _captured(self, prepared: Prepared) -> Prepared:
+        captures, cache = [], ""
+        try:
+            for forward in self._forwards.values():
+                capture, cache = self._capture(prepared.candidate, forward, cache)
+                captures.append(capture)
+        except CaptureFailed as failed:
+            gate = GateResult(gate=Gate.STATIC, passed=True, evidence={NOT_CAPTURED: failed.reason})
+            return prepared.model_copy(update={"gates": (gate,)})
+        for capture in captures:
+            answer = check_capture(capture, self._extern_ops, self._hardware)
+            if not answer.passed:
+                _discard(cache)
+                raise Refusal.of(answer)
+        fingerprint = content_hash(*(capture.fingerprint for capture in captures))
+        gate = GateResult(gate=Gate.STATIC, passed=True, evidence=_resources(captures))
+        found = {"captures": tuple(captures), "fingerprint": fingerprint, "gates": (gate,), "cache_dir": cache}
+        return prepared.model_copy(update=found)
+
+    def _capture(self, candidate: Candidate, forward: dict[str, Any], cache: str) -> tuple[Capture, str]:
+        """One forward, captured; starts from the Triton cache of the one before and says where its own is."""
+        payload = {"source": candidate.source, "entry_point": candidate.entry_point.value, **forward}
+        deadline_s, keeps = self._settings.prepare_deadline_s, self._keeps_cache
+        try:
+            capture, folder = capture_with_cache(
+                self._zygote, {**payload, "cache_from": cache}, deadline_s=deadline_s, keep_workspace=keeps
+            )
+        except CaptureFailed as failed:
+            if failed.is_unsupported:
+                raise
+            raise Refusal(Gate.STATIC, failed.reason) from failed
+        finally:
+            _discard(cache)
+        return capture, self._keep(str(folder)) if keeps else ""
+
+    def _keep(self, cache: str) -> str:
+        """Remembers a folder that nobody may ever ask for: a duplicate is answered from the archive."""
+        self._kept.append(cache)
+        if len(self._kept) > MAX_KEPT:
+            _discard(self._kept.popleft())
+        return cache
+
+    def _refused(self, prepared: Prepared, refusal: Refusal, start: float) -> Verdict:
+        timed = prepared.model_copy(update={"seconds": {"prepare": time.perf_counter() - start}})
+        return Cascade(timed, self._hardware, software_versions(), self._settings.precision).failed(refusal)
+
+
+def _forward_of(problem: Problem, workload: Workload, hardware: Hardware) -> dict[str, Any]:
+    """What a capture needs to know of a workload: shapes and arguments, no data."""
+    reference = Reference(problem, workload)
+    specs = [spec.model_dump(mode="json") if isinstance(spec, TensorSpec) else spec for spec in reference.input_specs()]
+    weights = {name: _spec_of(weight).model_dump(mode="json") for name, weight in reference.weights("cpu").items()}
+    return {
+        "init_args": reference.init_args(),
+        "input_specs": specs,
+        "weight_specs": weights,
+        "workload": workload.name,
+        "hardware": hardware.model_dump(mode="json"),
+    }
+
+
+def _spec_of(tensor: Any) -> TensorSpec:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return TensorSpec(shape=tuple(tensor.shape), dtype=dtype, strides=tuple(tensor.stride()))
+
+
+def _resources(captures: list[Capture]) -> dict[str, object]:
+    """What the compiler says of the launches, as evidence of the static gate."""
+    launches = [launch for capture in captures for launch in capture.launches]
+    return {
+        "n_launches": len(captures[0].launches),
+        "n_registers": max((launch.n_registers for launch in launches), default=0),
+        "spill_bytes": max((launch.spill_bytes for launch in launches), default=0),
+        "shared_bytes": max((launch.shared_bytes for launch in launches), default=0),
+    }
+
+
+def discard_cache(prepared: Prepared) -> None:
+    """Removes the compiled kernels that came with a prepared candidate, once they are of no use any more."""
+    _discard(prepared.cache_dir)
+
+
+def _discard(cache: str) -> None:
+    if cache:
+        remove_folder(Path(cache).parent)
