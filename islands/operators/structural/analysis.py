@@ -20,10 +20,9 @@ MAX_SOURCE_CHARS = 100_000
 MAX_CACHED_PROGRAMS = 512
 
 _NEWLINE = re.compile(r"\r\n?|\n")
-_LAYOUT_FIELDS = frozenset(
-    ["lpar", "rpar", "lbracket", "rbracket", "lbrace", "rbrace", "leading_lines", "lines_after_decorators"]
-    + ["trailing_whitespace", "header", "footer", "semicolon", "comma", "equal", "colon", "operator", "asynchronous"]
-    + ["indent", "default_indent", "default_newline", "encoding"]
+_LAYOUT_FIELD = re.compile(
+    "whitespace.*|[lr](par|bracket|brace)|leading_lines|lines_after_decorators|trailing_whitespace|header|footer|comma"
+    "|semicolon|equal|colon|operator|asynchronous|(default_)?indent|default_newline|encoding"
 )
 
 N = TypeVar("N", bound=cst.CSTNode)
@@ -241,7 +240,7 @@ def analyse(source: str) -> Program | None:
 @cache
 def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     names = kind.__dataclass_fields__
-    return tuple(n for n in names if n not in _LAYOUT_FIELDS and not n.startswith("whitespace"))
+    return tuple(n for n in names if not _LAYOUT_FIELD.fullmatch(n))
 
 
 def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

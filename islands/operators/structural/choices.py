@@ -5,17 +5,36 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from islands.operators.structural.knobs import Knob, KnobKind
+from islands.operators.structural.knobs import Knob, KnobKind, TileShape
 from islands.operators.structural.technique import Observed
 
 WARPS = (1, 2, 4, 8, 16, 32)  # a block has at most 1024 threads of 32 to a warp
 STAGES = (1, 2, 3, 4, 5, 6)
 REGISTERS = (32, 40, 48, 64, 80, 96, 128, 168, 255)  # per thread; multiples of 8, at most 255
-ROW_TILES = tuple(2**k for k in range(6, 17))  # 64 to 65536 elements of one dimension
-GRID_TILES = (16, 32, 64, 128, 256)  # of a tile with two dimensions, 16 is the least that `tl.dot` takes
+TILES = {
+    TileShape.ROW: tuple(2**k for k in range(6, 17)),  # 64 to 65536 elements
+    TileShape.GRID: tuple(2**k for k in range(14)),
+    TileShape.PRODUCT: (16, 32, 64, 128, 256),  # 16 is the least that `tl.dot` takes
+}
 GROUPS = (1, 2, 4, 8, 16, 32)
 
-_JUMPS = (1 / 16, 1 / 4, 1 / 4, 1 / 2, 1 / 2, 1 / 2, 2, 2, 2, 4, 4, 16)  # neighbours more often than far values
+_JUMPS = (
+    1 / 32,
+    1 / 16,
+    1 / 8,
+    1 / 4,
+    1 / 4,
+    1 / 2,
+    1 / 2,
+    1 / 2,
+    2,
+    2,
+    2,
+    4,
+    4,
+    8,
+    16,
+)  # neighbours more often than far values
 _LAUNCH_DEFAULTS = {KnobKind.WARPS: 4, KnobKind.STAGES: 3}
 _BEST_ELEMENTS_PER_THREAD = (4, 8, 8, 16, 16, 32, 64)
 
@@ -47,7 +66,7 @@ def tile_choices(knob: Knob) -> Sequence[int]:
         return GROUPS
     if knob.kind is KnobKind.CONSTANT:
         return ()
-    return ROW_TILES if knob.is_row else GRID_TILES
+    return TILES[knob.shape]
 
 
 def draw_size(current: int | None, allowed: Sequence[int], rng: random.Random) -> int | None:

@@ -11,10 +11,10 @@ from typing import NamedTuple, cast
 import libcst as cst
 
 from islands.operators.structural.analysis import Launch, Program, Scope, integer
-from islands.operators.structural.kernels import TileUse, is_row_kernel, loops_of, tile_uses
+from islands.operators.structural.kernels import Loop, TileUse, is_row_kernel, loops_of, tile_uses
 from islands.operators.structural.names import bindings
-from islands.operators.structural.places import Place, call_option, value_at
-from islands.operators.structural.text import Span
+from islands.operators.structural.places import Place, Value, call_option, value_at
+from islands.operators.structural.text import Edit, Span
 from islands.operators.structural.tiles import tile_value
 
 
@@ -28,6 +28,14 @@ class KnobKind(StrEnum):
     HINT = "hint"
 
 
+class TileShape(StrEnum):
+    """What a kernel computes on."""
+
+    ROW = "row"  # tiles of one dimension
+    GRID = "grid"  # of two
+    PRODUCT = "product"  # of two, fed to tensor cores
+
+
 class Knob(NamedTuple):
     """A value with a place. `key` is equal in programs that share structure."""
 
@@ -38,8 +46,7 @@ class Knob(NamedTuple):
     text: str | None  # what is written today; None: nothing, or nothing that could be read
     place: Place
     use: TileUse | None = None
-    is_row: bool = True  # the kernel's tiles have one dimension
-    may_quote: bool = False  # its values are strings
+    shape: TileShape = TileShape.ROW
 
     @property
     def literal(self) -> int | None:
@@ -50,7 +57,11 @@ class Knob(NamedTuple):
 # Options of one call that change nothing about the result.
 LAUNCH_OPTIONS = {"num_warps": KnobKind.WARPS, "num_stages": KnobKind.STAGES, "maxnreg": KnobKind.REGISTERS}
 LOOP_OPTIONS = ("num_stages", "loop_unroll_factor", "flatten", "warp_specialize")
-ACCESS_OPTIONS = ("eviction_policy", "cache_modifier")
+CALL_OPTIONS = {
+    "load": ("eviction_policy", "cache_modifier"),
+    "store": ("eviction_policy", "cache_modifier"),
+    "dot": ("input_precision",),
+}
 
 
 def knobs_of(program: Program) -> list[Knob]:
@@ -72,21 +83,24 @@ def launch_knobs(program: Program) -> list[Knob]:
         for option, kind in LAUNCH_OPTIONS.items():
             text, place = call_option(program, launch.call, option)
             key = f"{launch.key}/{option}"
-            knobs.append(Knob(kind, key, launch.kernel_name, option, text, place, is_row=_is_row(program, launch)))
+            knobs.append(Knob(kind, key, launch.kernel_name, option, text, place, shape=_tile_shape(program, launch)))
         knobs += _tile_knobs(program, launch)
     return knobs
 
 
 def constant_knobs(program: Program) -> list[Knob]:
-    """Integer constants of the module in upper case, and integer defaults of the entry."""
-    nodes: list[tuple[str, cst.BaseExpression | None]] = [
-        (name, local[0].value)
-        for name, local in bindings(program, program.root).items()
-        if name.isupper() and len(local) == 1
-    ]
-    nodes += [(p.name, p.default) for scope in program.entry_scopes for p in scope.parameters]
+    """Integers that host code binds once to a name in upper case, and integer defaults of the entry."""
+    nodes: list[tuple[str, cst.BaseExpression | None]] = []
+    for scope in program.scopes:
+        if not scope.is_kernel:
+            local = bindings(program, scope)
+            nodes += [(f"{scope.name}.{n}", b[0].value) for n, b in local.items() if n.isupper() and len(b) == 1]
+    nodes += [(f"{s.name}.{p.name}", p.default) for s in program.entry_scopes for p in s.parameters]
     values = [(name, value_at(program, node)) for name, node in nodes if node is not None and integer(node) is not None]
-    return [Knob(KnobKind.CONSTANT, f"constant/{n}", "", n, v.text, v.place) for n, v in values]
+    return [
+        Knob(KnobKind.CONSTANT, f"constant/{name}", "", name.rpartition(".")[2], value.text, value.place)
+        for name, value in values
+    ]
 
 
 def _tile_knobs(program: Program, launch: Launch) -> list[Knob]:
@@ -97,13 +111,15 @@ def _tile_knobs(program: Program, launch: Launch) -> list[Knob]:
         value = tile_value(program, launch, name, use.times_program) if use.is_elastic else None
         if value is not None:
             key = f"{launch.key}/{name}"
-            is_row = _is_row(program, launch)
-            knobs.append(Knob(KnobKind.TILE, key, launch.kernel_name, name, value.text, value.place, use, is_row))
+            shape = _tile_shape(program, launch)
+            knobs.append(Knob(KnobKind.TILE, key, launch.kernel_name, name, value.text, value.place, use, shape))
     return knobs
 
 
-def _is_row(program: Program, launch: Launch) -> bool:
-    return launch.kernel is None or is_row_kernel(program, launch.kernel)
+def _tile_shape(program: Program, launch: Launch) -> TileShape:
+    if launch.kernel is None or is_row_kernel(program, launch.kernel):
+        return TileShape.ROW
+    return TileShape.PRODUCT if program.device_calls(launch.kernel, "dot", "dot_scaled") else TileShape.GRID
 
 
 def _is_autotuned(program: Program, kernel: Scope) -> bool:
@@ -116,22 +132,27 @@ def _hints(program: Program, kernel_name: str) -> list[Knob]:
     kernel = program.kernels[kernel_name]
     knobs: list[Knob] = []
     for i, loop in enumerate(loops_of(program, kernel)):
-        if loop.kind == "tl.range":
-            knobs += _options(program, loop.call, f"{kernel_name}/loop{i}", kernel_name, LOOP_OPTIONS, KnobKind.LOOP)
-    for access in ("load", "store"):
-        for i, call in enumerate(program.device_calls(kernel, access)):
-            key = f"{kernel_name}/{access}{i}"
-            knobs += _options(program, call, key, kernel_name, ACCESS_OPTIONS, KnobKind.HINT)
-    for i, call in enumerate(program.device_calls(kernel, "dot")):
-        knobs += _options(program, call, f"{kernel_name}/dot{i}", kernel_name, ("input_precision",), KnobKind.HINT)
+        if loop.kind != "tl.static_range":
+            knobs += [_hint(KnobKind.LOOP, f"loop{i}", kernel, o, loop_option(program, loop, o)) for o in LOOP_OPTIONS]
+    for function, options in CALL_OPTIONS.items():
+        for i, call in enumerate(program.device_calls(kernel, function)):
+            site = f"{function}{i}"
+            knobs += [_hint(KnobKind.HINT, site, kernel, o, call_option(program, call, o)) for o in options]
     return knobs
 
 
-def _options(
-    program: Program, call: cst.Call, key: str, kernel: str, names: tuple[str, ...], kind: KnobKind
-) -> list[Knob]:
-    values = [(name, call_option(program, call, name)) for name in names]
-    return [Knob(kind, f"{key}/{name}", kernel, name, value.text, value.place) for name, value in values]
+def _hint(kind: KnobKind, site: str, kernel: Scope, option: str, value: Value) -> Knob:
+    return Knob(kind, f"{kernel.name}/{site}/{option}", kernel.name, option, value.text, value.place)
+
+
+def loop_option(program: Program, loop: Loop, name: str) -> Value:
+    """An option of `tl.range`; a loop over Python's `range` becomes one over `tl.range`."""
+    value = call_option(program, loop.call, name)
+    if loop.kind != "range":
+        return value
+    span = program.span(loop.call.func)
+    device = program.alias("triton.language")
+    return value._replace(place=value.place._replace(extra=(Edit(span.start, span.end, f"{device}.range"),)))
 
 
 def _distinct(knobs: list[Knob]) -> list[Knob]:

@@ -84,6 +84,14 @@ def rebind_first(program: Program, function: cst.FunctionDef, name: str) -> Plac
     return Place((Slot(start, start, f"{name} = ", f"\n{indent_of(program.source, start)}"),))
 
 
+def end_of(program: Program, node: cst.CSTNode) -> int:
+    """Where an expression ends, its closing parentheses included."""
+    end = program.span(node).end
+    for _ in getattr(node, "rpar", ()):
+        end = program.source.index(")", end) + 1
+    return end
+
+
 def last_character(program: Program, statement: cst.CSTNode) -> int:
     """Where a statement ends, its inner blocks included."""
     ends = [program.span(statement).end] if isinstance(statement, cst.SimpleStatementLine) else []

@@ -6,7 +6,7 @@ import random
 
 from islands.operators.structural.analysis import Program
 from islands.operators.structural.choices import current_value, draw_value, matching_warps
-from islands.operators.structural.knobs import Knob, KnobKind, knobs_of
+from islands.operators.structural.knobs import Knob, KnobKind, TileShape, knobs_of
 from islands.operators.structural.setting import set_knob
 from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
 
@@ -42,7 +42,9 @@ class Retune(Technique[str]):
 
 def _draw(knobs: list[Knob], observed: Observed, rng: random.Random) -> list[tuple[Knob, int]]:
     drawn = [(knob, value) for knob in knobs if (value := draw_value(knob, observed, rng)) is not None]
-    row_tile = next((v for k, v in drawn if k.kind is KnobKind.TILE and k.is_row and k.use and k.use.is_shape), None)
+    row_tile = next(
+        (v for k, v in drawn if k.kind is KnobKind.TILE and k.shape is TileShape.ROW and k.use and k.use.is_shape), None
+    )
     if row_tile is None:
         return drawn
     return [(k, _warps(k, v, row_tile, observed, rng)) for k, v in drawn]

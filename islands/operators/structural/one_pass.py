@@ -1,0 +1,66 @@
+"""one_pass: a row that fits one tile needs no loop, and later walks find it in registers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from islands.operators.structural.analysis import Launch, Program, Scope
+from islands.operators.structural.kernels import tile_uses
+from islands.operators.structural.places import call_option, value_at
+from islands.operators.structural.row_loops import RowLoop, row_loops
+from islands.operators.structural.technique import Context, Rewrite, Technique
+from islands.operators.structural.text import Edit
+
+_WARPS = (4, 8, 16, 32)
+
+
+class RowSite(NamedTuple):
+    """All loops of a kernel over the same row in the same tiles."""
+
+    kernel: str
+    loops: tuple[RowLoop, ...]
+
+
+class OnePass(Technique[RowSite]):
+    """The tile becomes the next power of two of the row; loops over it become `tl.static_range(0, 1)`."""
+
+    name = "one_pass"
+    citation = "fused softmax, https://triton-lang.org/main/getting-started/tutorials/02-fused-softmax.html"
+
+    def sites(self, program: Program) -> list[RowSite]:
+        if not program.alias("triton.language") or not program.alias("triton"):
+            return []
+        return [site for kernel in program.kernels.values() for site in _sites(program, kernel)]
+
+    def rewrite(self, context: Context, site: RowSite) -> Rewrite | None:
+        program, _, rng = context
+        device, warps = program.alias("triton.language"), rng.choice(_WARPS)
+        edits: list[Edit] = []
+        for loop in site.loops:
+            edits += value_at(program, loop.loop.call).place.set(f"{device}.static_range(0, 1)")
+            if loop.n_tiles is not None and loop.n_tiles.value is not None:
+                edits += value_at(program, loop.n_tiles.value).place.set("1")
+        for launch in program.launches_of(program.kernels[site.kernel]):
+            edits += _tile_of_row(program, launch, site.loops[0])
+            edits += call_option(program, launch.call, "num_warps").place.set(str(warps))
+        extent = site.loops[0].extent
+        return Rewrite(tuple(edits), f"{extent} of {site.kernel} in one tile, {warps} warps")
+
+
+def _sites(program: Program, kernel: Scope) -> list[RowSite]:
+    launches = program.launches_of(kernel)
+    groups: dict[tuple[str, str], list[RowLoop]] = {}
+    for loop in row_loops(program, kernel):
+        groups.setdefault((loop.extent, loop.tile), []).append(loop)
+    return [
+        RowSite(kernel.name, tuple(loops))
+        for (extent, tile), loops in groups.items()
+        if launches and not tile_uses(program, kernel)[tile].times_program
+        if all(extent in x.arguments and tile in x.arguments for x in launches)
+    ]
+
+
+def _tile_of_row(program: Program, launch: Launch, loop: RowLoop) -> tuple[Edit, ...]:
+    extent = program.text(launch.arguments[loop.extent].value)
+    text = f"{program.alias('triton')}.next_power_of_2({extent})"
+    return value_at(program, launch.arguments[loop.tile].value).place.set(text)

@@ -1,0 +1,85 @@
+"""persistent: a grid of a few programs per multiprocessor; each strides over the old programs."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from islands.operators.structural.analysis import Program, Scope
+from islands.operators.structural.grids import above_kernel, constant_name, fresh_name, grid_components, set_grid
+from islands.operators.structural.program_loop import (
+    COUNT,
+    add_arguments,
+    add_parameters,
+    can_loop,
+    loop_over_programs,
+)
+from islands.operators.structural.technique import Context, Rewrite, Technique
+from islands.operators.structural.text import Edit
+
+# streaming multiprocessors, from the vendors' data sheets; the part of the id that says the model
+_MULTIPROCESSORS = {"a100": 108, "h100": 132, "h200": 132, "l40s": 142, "b200": 148}
+_PER_MULTIPROCESSOR = (1, 1, 2, 2, 4, 8, 16)
+
+
+class KernelSite(NamedTuple):
+    """One kernel."""
+
+    kernel: str
+
+
+class Persistent(Technique[KernelSite]):
+    """The number of programs becomes a constant of the module, a knob from then on."""
+
+    name = "persistent"
+    citation = "persistent threads: Gupta et al. 2012, https://doi.org/10.1109/InPar.2012.6339596"
+    cost = 2.0
+
+    def sites(self, program: Program) -> list[KernelSite]:
+        return [
+            KernelSite(name) for name, k in program.kernels.items() if can_loop(program, k) and _same_rank(program, k)
+        ]
+
+    def rewrite(self, context: Context, site: KernelSite) -> Rewrite | None:
+        program, observed, rng = context
+        model = next((m for m in _MULTIPROCESSORS if m in observed.hardware_id), "h100")
+        n_programs = _MULTIPROCESSORS[model] * rng.choice(_PER_MULTIPROCESSOR)
+        edits = _edits(program, program.kernels[site.kernel], n_programs)
+        return Rewrite(tuple(edits), f"{n_programs} programs stride over the grid of {site.kernel}")
+
+
+def _same_rank(program: Program, kernel: Scope) -> bool:
+    ranks = {len(grid_components(program, launch) or []) for launch in program.launches_of(kernel)}
+    return len(ranks) == 1
+
+
+def _edits(program: Program, kernel: Scope, n_programs: int) -> list[Edit]:
+    device = program.alias("triton.language")
+    launches = program.launches_of(kernel)
+    axes = range(len(grid_components(program, launches[0]) or []))
+    constant = constant_name(program, kernel, "PROGRAMS")
+    counts = {axis: fresh_name(program, f"{COUNT}_{axis}") for axis in axes}
+    ids = {axis: fresh_name(program, f"program_{axis}") for axis in axes}
+    edits = [
+        above_kernel(program, kernel, f"{constant} = {n_programs}\n\n\n"),
+        add_parameters(program, kernel, [f"{c}=1" for c in counts.values()]),
+        *loop_over_programs(program, kernel, _header(program, device, ids, counts), ids, counts),
+    ]
+    for launch in launches:
+        grid = grid_components(program, launch) or []
+        edits.append(set_grid(program, launch, [f"min({constant}, {' * '.join(grid)})"]))
+        edits.append(add_arguments(program, launch, {counts[axis]: grid[axis] for axis in axes}))
+    return edits
+
+
+def _header(program: Program, device: str, ids: dict[int, str], counts: dict[int, str]) -> list[str]:
+    """The loop over all old programs, and each axis' share of the running number."""
+    index = ids[0] if len(ids) == 1 else fresh_name(program, "program")
+    total = " * ".join(counts.values())
+    lines = [f"for {index} in {device}.range({device}.program_id(0), {total}, {device}.num_programs(0)):"]
+    rest = index
+    for axis in ids if len(ids) > 1 else ():
+        lines.append(
+            f"    {ids[axis]} = {rest} % {counts[axis]}" if axis < len(ids) - 1 else f"    {ids[axis]} = {rest}"
+        )
+        rest = f"({rest} // {counts[axis]})"
+    return lines

@@ -1,0 +1,52 @@
+"""reciprocal: one division for a whole tile, then products."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import libcst as cst
+
+from islands.operators.structural.analysis import Program, Scope
+from islands.operators.structural.grids import operand
+from islands.operators.structural.places import end_of
+from islands.operators.structural.shapes import is_scalar, tile_names
+from islands.operators.structural.technique import Context, Rewrite, Technique
+from islands.operators.structural.text import Edit
+
+
+class DivisionSite(NamedTuple):
+    """Divisions of tiles by scalars in one kernel, rewritten together."""
+
+    kernel: str
+    divisions: tuple[cst.BinaryOperation, ...]
+
+
+class Reciprocal(Technique[DivisionSite]):
+    """tile / scalar = tile * (1 / scalar): one such division, or all of a kernel."""
+
+    name = "reciprocal"
+    citation = "Granlund and Montgomery 1994, https://doi.org/10.1145/178243.178249; one ulp may change"
+
+    def sites(self, program: Program) -> list[DivisionSite]:
+        sites: list[DivisionSite] = []
+        for name, kernel in program.kernels.items():
+            divisions = _divisions(program, kernel)
+            sites += [DivisionSite(name, (d,)) for d in divisions]
+            if len(divisions) > 1:
+                sites.append(DivisionSite(name, tuple(divisions)))
+        return sites
+
+    def rewrite(self, context: Context, site: DivisionSite) -> Rewrite | None:
+        edits = [_edit(context.program, division) for division in site.divisions]
+        return Rewrite(tuple(edits), f"{len(edits)} of division by a reciprocal in {site.kernel}")
+
+
+def _divisions(program: Program, kernel: Scope) -> list[cst.BinaryOperation]:
+    tiles = tile_names(program, kernel)
+    found = [n for n in kernel.all(cst.BinaryOperation) if isinstance(n.operator, cst.Divide)]
+    return [n for n in found if not is_scalar(program, n.left, tiles) and is_scalar(program, n.right, tiles)]
+
+
+def _edit(program: Program, division: cst.BinaryOperation) -> Edit:
+    left_end = end_of(program, division.left)
+    return Edit(left_end, end_of(program, division.right), f" * (1.0 / {operand(program, division.right)})")
