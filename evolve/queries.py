@@ -13,7 +13,7 @@ from pathlib import Path
 from db.errors import NotFoundError
 from db.queries import Elite, LineageRow
 from db.reading import ArchiveReader
-from db.records import Evaluation, LatencyKind, Lineage, PrecisionClass, Program, Record, Run, Verdict
+from db.records import Evaluation, LatencyKind, Lineage, PrecisionClass, Problem, Program, Record, Run, Verdict
 
 
 class Appearance(Record):
@@ -109,6 +109,32 @@ def best(
             f"search first: evolve run {problem}",
         )
     return found
+
+
+def best_by_shape(
+    archive: ArchiveReader,
+    problem: str,
+    *,
+    hardware_id: str | None = None,
+    precision: PrecisionClass = PrecisionClass.REFERENCE,
+    latency_kind: LatencyKind | None = None,
+) -> list[tuple[Problem, Elite]]:
+    """The fastest program at each setting that a problem of this name was searched at, on one GPU and by one kind of
+    latency: those of `best`, which comes first.
+
+    Raises:
+        NotFoundError: as `best`.
+    """
+    first = best(archive, problem, hardware_id=hardware_id, precision=precision, latency_kind=latency_kind)
+    grid = grid_of(first)
+    found = []
+    for setting in archive.problems():
+        if setting.name == first.problem_name:
+            elite = archive.best(
+                setting.problem_id, hardware_id=grid[1], precision=precision, latency_kind=LatencyKind(grid[2])
+            )
+            found += [(setting, elite)] if elite is not None else []
+    return sorted(found, key=lambda pair: pair[1].program.problem_id != first.program.problem_id)
 
 
 def show(archive: ArchiveReader, program_id: str) -> ProgramStory:

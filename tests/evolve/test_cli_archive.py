@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.runs import fill_archive
+from support.runs import Knobs, fill_archive, make_problem, make_run, one_evaluation
 
+from db.archive import ProgramArchive
 from db.records import Evaluation, LatencyKind
 from evolve.cli.main import main
 
@@ -118,6 +119,30 @@ def test_best_is_written_to_a_file(call: Call, tmp_path: Path) -> None:
     assert code == 0 and out == "" and "us modelled" in err
     compile(path.read_text(), str(path), "exec")
     assert "class ModelNew" in path.read_text()
+
+
+def test_best_of_one_shape_cannot_be_autotuned(call: Call) -> None:
+    code, _, err = call("best", "softmax", "--autotune")
+    assert code == 2 and "one shape only: batch=4096 dim=65536" in err
+
+
+def test_best_of_several_shapes_is_autotuned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "evolve.duckdb"
+    archive = ProgramArchive.open(path)
+    for n, knobs in enumerate((Knobs(block=8192, warps=16), Knobs(block=1024, warps=4))):
+        problem = make_problem(dim=65536 >> n)
+        run = make_run(problem, run_id=f"run{n}")
+        archive.add_problem(problem)
+        archive.add_run(run)
+        archive.insert([one_evaluation(problem, run, 0, 50.0 + n, source=knobs.source())])
+    archive.close()
+    with pytest.raises(SystemExit) as end:
+        main(["best", "softmax", "--autotune", "--archive", str(path)])
+    printed = capsys.readouterr()
+    assert not end.value.code, printed.err
+    for config in ("triton.Config({'BLOCK': 8192}, num_warps=16)", "triton.Config({'BLOCK': 1024}, num_warps=4)"):
+        assert config in printed.out
+    assert "dim=65536" in printed.err and "dim=32768" in printed.err
 
 
 def test_best_to_a_place_that_cannot_be_written(call: Call, tmp_path: Path) -> None:

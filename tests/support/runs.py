@@ -127,14 +127,14 @@ TECHNIQUES: dict[str, tuple[str, tuple[Any, ...]]] = {
 }
 
 
-def make_problem(name: str = "softmax") -> Problem:
+def make_problem(name: str = "softmax", dim: int = 65536) -> Problem:
     """A KernelBench-style problem with a full and a small workload and one seed."""
     return Problem(
         name=name,
         kind="kernelbench",
         source=REFERENCE,
         workloads=(
-            Workload(name="full", role="full", sizes={"batch": 4096, "dim": 65536}),
+            Workload(name="full", role="full", sizes={"batch": 4096, "dim": dim}),
             Workload(name="small", role="small", sizes={"batch": 4, "dim": 512}),
         ),
         seeds=(Knobs().source(),),
