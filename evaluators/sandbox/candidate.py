@@ -39,8 +39,8 @@ def build(
     weights: Mapping[str, torch.Tensor] | None = None,
     device: str | torch.device = "cpu",
 ) -> Callable[..., Any]:
-    """What takes the inputs: `kernel_function` itself, or a `ModelNew` built from `init_args` under a fixed random seed,
-    with the reference's weights of the same names, in evaluation mode, on a device.
+    """What takes the inputs: `kernel_function` itself, or a `ModelNew` built from `init_args` under a fixed random
+    seed, with the reference's weights of the same names, in evaluation mode, on a device.
 
     Raises:
         CandidateError: no such entry point, or a weight of another shape.
@@ -59,4 +59,5 @@ def build(
         model.load_state_dict(dict(weights or {}), strict=False)
     except RuntimeError as error:
         raise CandidateError(f"{entry_point} cannot take the reference's weights: {error}") from error
-    return model.to(device).eval()
+    built: Callable[..., Any] = model.to(device).eval()
+    return built

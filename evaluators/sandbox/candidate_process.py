@@ -1,4 +1,4 @@
-"""From the last fork to the job: what a candidate's process is stripped of and given before the candidate's code runs."""
+"""From the last fork to the job: what a process loses and is given before candidate code runs in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -40,16 +40,22 @@ def run_job(
     fds: Sequence[int],
     output_fd: int,
     report_fd: int,
+    confine: Callable[[str], None] | None,
 ) -> NoReturn:
     """Run `package.module:function` on the channel and end the process. The report says how it ended: `ok`, `error`
-    (an exception) or `exit` (SystemExit). A process that ends otherwise writes none."""
+    (an exception) or `exit` (SystemExit). A process that ends otherwise writes none. `confine` is called with the
+    workspace, last of all."""
     code = 1
+    pid = os.getpid()
     try:
         _settle(workspace, limits, output_fd, (channel.fileno(), *fds, report_fd))
+        if confine:
+            confine(workspace)
         report = _call(function, Channel(channel, fds))
-        _flush()
-        os.write(report_fd, json.dumps(report).encode())
-        code = 0
+        if os.getpid() == pid:  # what the job has forked may come back here too
+            _flush()
+            os.write(report_fd, json.dumps(report).encode())
+            code = 0
     finally:
         os._exit(code)
 
@@ -91,17 +97,17 @@ def _settle(workspace: str, limits: Limits, output_fd: int, kept_fds: Sequence[i
 
 
 def _close_others(kept: Sequence[int]) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        fd = int(name)
+    for entry in list(Path("/proc/self/fd").iterdir()):
+        fd = int(entry.name)
         if fd > 2 and fd not in kept:
             with contextlib.suppress(OSError):
                 os.close(fd)
 
 
 def describe(error: BaseException) -> str:
-    """The exception, what caused it, and the last frames in the candidate's own file (those below the working folder)."""
+    """The exception, what caused it, and the last frames in the candidate's own files: those in the working folder."""
     lines = [_one_line(link) for link in _chain(error)]
-    workspace = os.getcwd() + os.sep
+    workspace = str(Path.cwd()) + os.sep
     for link in _chain(error):
         frames = [f for f in traceback.extract_tb(link.__traceback__) if f.filename.startswith(workspace)]
         lines += [f"  at {Path(f.filename).name}:{f.lineno} in {f.name}: {f.line}" for f in frames[-_MAX_FRAMES:]]

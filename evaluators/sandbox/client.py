@@ -26,12 +26,14 @@ from evaluators.sandbox.workspace import RunFolder, fill_cache, remove_folder
 START_DEADLINE_S = 180.0
 GRACE_S = 30.0  # for killing what a candidate left, beyond the job's own deadline
 MAX_REPORT_BYTES = 1 << 20
+DEFAULT_LIMITS = Limits()
 
 # A child sees these variables of the judge and no others: keys and tokens have other names.
 PASSED_VARIABLES = (
-    "PATH LANG LC_ALL LC_CTYPE TZ LD_LIBRARY_PATH CC CXX CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER "
-    "NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES TRITON_PTXAS_PATH TRITON_LIBCUDA_PATH VIRTUAL_ENV"
-).split()
+    *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CC", "CXX", "VIRTUAL_ENV"),
+    *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
+    *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "TRITON_PTXAS_PATH", "TRITON_LIBCUDA_PATH"),
+)
 SET_VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -74,12 +76,12 @@ class Child:
     """One running job. Use as a context manager, or call `wait`: it kills what is left and removes the workspace."""
 
     def __init__(
-        self, control: socket.socket, channel: Channel, workspace: Path, keep: bool, deadline_s: float
+        self, control: socket.socket, channel: Channel, workspace: Path, *, keep_workspace: bool, deadline_s: float
     ) -> None:
         self.workspace = workspace
         self._control = control
         self._channel = channel
-        self._keep_workspace = keep
+        self._keep_workspace = keep_workspace
         self._give_up = time.monotonic() + deadline_s + GRACE_S
         self._report = bytearray()
         self._exit: Exit | None = None
@@ -191,7 +193,7 @@ class Zygote:
         *,
         interpret: bool,
         preload: Sequence[str] = (),
-        limits: Limits = Limits(),
+        limits: Limits = DEFAULT_LIMITS,
         isolation: Literal["namespaces", "subreaper"] | None = None,
     ) -> None:
         self._folder = RunFolder()
@@ -225,6 +227,11 @@ class Zygote:
         return self._process.pid
 
     @property
+    def folder(self) -> Path:
+        """Where its children have their workspaces; removed with it."""
+        return self._folder.path
+
+    @property
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
@@ -247,7 +254,8 @@ class Zygote:
             source = payload.get("cache_from")
             fill_cache(workspace / "triton", self._libraries, Path(source) if source else None)
             self._send({**header, "workspace": str(workspace)}, [control_end.fileno(), channel_end.fileno(), *fds])
-        child = Child(control, Channel(channel), workspace, bool(payload.get("keep_workspace")), deadline_s)
+        keep = bool(payload.get("keep_workspace"))
+        child = Child(control, Channel(channel), workspace, keep_workspace=keep, deadline_s=deadline_s)
         with contextlib.suppress(ChildEnded):  # the caller learns of it from the child
             child.send(dict(payload))
         return child
@@ -308,7 +316,7 @@ def _environment(interpret: bool) -> dict[str, str]:
 
 def _import_path() -> str:
     """The judge's PYTHONPATH, made absolute, and the folder of this package unless it is installed."""
-    entries = [os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+    entries = [str(Path(entry).absolute()) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     root = str(Path(__file__).resolve().parents[2])
     if root not in (sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         entries.append(root)

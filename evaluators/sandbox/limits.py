@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import resource
 from dataclasses import dataclass
@@ -49,10 +48,10 @@ def _lower(kind: int, value: int) -> None:
 def n_tasks_of_user(uid: int) -> int:
     """Processes and threads of a user that this /proc shows: outside a user namespace the rlimit counts them all."""
     n_tasks = 0
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                n_tasks += len(os.listdir(f"/proc/{entry.name}/task")) if entry.stat().st_uid == uid else 0
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if process.stat().st_uid == uid:
+                n_tasks += len(list((process / "task").iterdir()))
     return n_tasks
 
 
@@ -91,6 +90,11 @@ class ProcessCgroup:
         """Move this process in; what it forks from now on is born there."""
         (self.path / "cgroup.procs").write_text("0")
 
+    def kill(self) -> None:
+        """Kill all that is in it at once, where the kernel can (v2)."""
+        with contextlib.suppress(OSError), open(self.path / "cgroup.kill", "r+") as file:
+            file.write("1")
+
     def remove(self) -> None:
         """Remove the cgroup; one that is not yet empty is left."""
         with contextlib.suppress(OSError):
@@ -120,7 +124,3 @@ def _pids_hierarchies() -> list[Path]:
         elif kind == "cgroup2" and "" in own:
             found.append(Path(folder) / own[""])
     return found
-
-
-def as_json(limits: Limits) -> dict[str, int | None]:
-    return dataclasses.asdict(limits)

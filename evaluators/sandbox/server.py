@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from evaluators.sandbox import namespaces, warmup
+from evaluators.sandbox import landlock, namespaces, warmup
 from evaluators.sandbox.limits import Limits, ProcessCgroup, find_pids_cgroup
 from evaluators.sandbox.supervisor import Isolation, Job, Supervisor
 
@@ -52,9 +52,11 @@ def main() -> None:
     gc.collect()
     gc.freeze()
     control.send(json.dumps(_ready(settings)).encode())
+    alive_fd, alive_end = os.pipe()
     try:
-        _serve(control, settings)
+        _serve(control, settings, alive_fd, alive_end)
     finally:
+        os.close(alive_end)
         _reap(wait=True)
         if settings.cgroup:
             ProcessCgroup(settings.cgroup).remove()
@@ -77,13 +79,15 @@ def _settings(request: dict[str, Any]) -> Settings:
         if missing is None and wanted is Isolation.NAMESPACES:
             raise OSError("this machine refuses the namespaces that were asked for")
     found = Isolation.SUBREAPER if missing is None else Isolation.NAMESPACES
+    if missing is None:
+        missing = ["own processes", *landlock.missing_protection()]
     return Settings(
         interpret=request["interpret"],
         preload=tuple(request["preload"]),
         limits=Limits(**request["limits"]),
         run_folder=Path(request["run_folder"]),
         isolation=found,
-        missing=tuple(missing or ("own processes, files and network",) if missing is None else missing),
+        missing=tuple(missing),
         cgroup=find_pids_cgroup() if os.geteuid() == 0 else None,
     )
 
@@ -129,13 +133,12 @@ def _ready(settings: Settings) -> dict[str, Any]:
         "isolation": settings.isolation,
         "missing": settings.missing,
         "bounds_processes": settings.cgroup is not None or os.geteuid() != 0,
-        "n_threads": len(os.listdir("/proc/self/task")),
+        "n_threads": len(list(Path("/proc/self/task").iterdir())),
     }
 
 
-def _serve(control: socket.socket, settings: Settings) -> None:
-    """Fork an intermediate for each job until the judge has gone."""
-    alive_fd, alive_end = os.pipe()  # only the zygote keeps the second end open
+def _serve(control: socket.socket, settings: Settings, alive_fd: int, alive_end: int) -> None:
+    """Fork an intermediate for each job until the judge has gone. Only the zygote keeps `alive_end` open."""
     control.settimeout(REAP_S)
     n_jobs = 0
     while True:
@@ -150,76 +153,84 @@ def _serve(control: socket.socket, settings: Settings) -> None:
         if os.fork() == 0:
             control.close()
             os.close(alive_end)
-            _run_intermediate(_job(json.loads(header), fds, settings.limits, alive_fd), settings, n_jobs)
+            _run_intermediate(json.loads(header), fds, settings, alive_fd, n_jobs)
         for fd in fds:
             os.close(fd)
 
 
-def _job(header: dict[str, Any], fds: list[int], limits: Limits, alive_fd: int) -> Job:
+def _job(header: dict[str, Any], fds: list[int], settings: Settings, alive_fd: int, cgroup_name: str) -> Job:
     control_fd, channel_fd, *others = fds
+    cgroup = None
+    if settings.cgroup:
+        cgroup = ProcessCgroup.make(settings.cgroup, cgroup_name, settings.limits.n_processes)
     return Job(
         function=header["job"],
         deadline_s=header["deadline_s"],
         workspace=header["workspace"],
-        limits=limits,
+        limits=settings.limits,
         control=socket.socket(fileno=control_fd),
         channel=socket.socket(fileno=channel_fd),
         fds=tuple(others),
         alive_fd=alive_fd,
+        cgroup=cgroup,
     )
 
 
-def _run_intermediate(job: Job, settings: Settings, n_jobs: int) -> NoReturn:
+def _run_intermediate(
+    header: dict[str, Any], fds: list[int], settings: Settings, alive_fd: int, n_jobs: int
+) -> NoReturn:
     """Run a job and end. While this process lives it holds the job's control socket, and it ends last: the end of that
     socket is the proof that nothing of the job is left."""
     try:
+        job = _job(header, fds, settings, alive_fd, f"evolve-{os.getppid()}-{n_jobs}")
         if settings.isolation is Isolation.NAMESPACES:
-            _run_in_namespaces(job, settings, n_jobs)
+            _run_in_namespaces(job)
         else:
             namespaces.become_subreaper()
             _supervise(job, settings.isolation)
+        if job.cgroup:
+            job.cgroup.remove()
     except BaseException as error:  # the boundary of the process: the judge is told what this machine refused
-        _send(job.control, {"kind": "broken", "detail": f"{type(error).__name__}: {error}", "output": ""})
+        _send_broken(fds[0], error)
     finally:
         os._exit(0)
 
 
-def _run_in_namespaces(job: Job, settings: Settings, n_jobs: int) -> None:
-    cgroup = None
-    if settings.cgroup:
-        cgroup = ProcessCgroup.make(settings.cgroup, f"evolve-{os.getppid()}-{n_jobs}", settings.limits.n_processes)
+def _run_in_namespaces(job: Job) -> None:
     namespaces.enter_process_namespaces()
     pid = os.fork()
     if pid == 0:
-        _run_pid_1(job, cgroup)
+        _run_pid_1(job)
     job.channel.close()
     for fd in (job.alive_fd, *job.fds):
         os.close(fd)
     os.waitpid(pid, 0)  # returns when the kernel has emptied the namespace
-    if cgroup:
-        cgroup.remove()
 
 
-def _run_pid_1(job: Job, cgroup: ProcessCgroup | None) -> NoReturn:
+def _run_pid_1(job: Job) -> NoReturn:
     try:
         namespaces.die_with_parent()
-        if cgroup:
-            cgroup.enter()
+        if job.cgroup:
+            job.cgroup.enter()
         namespaces.enter_mount_namespace(job.workspace)
         _supervise(job, Isolation.NAMESPACES)
     except BaseException as error:  # the boundary of the process
-        _send(job.control, {"kind": "broken", "detail": f"{type(error).__name__}: {error}", "output": ""})
+        _send_broken(job.control.fileno(), error)
     finally:
         os._exit(0)
 
 
 def _supervise(job: Job, isolation: Isolation) -> None:
-    _send(job.control, Supervisor(job, isolation).run())
+    _send(job.control.fileno(), Supervisor(job, isolation).run())
 
 
-def _send(control: socket.socket, report: dict[str, str]) -> None:
+def _send_broken(control_fd: int, error: BaseException) -> None:
+    _send(control_fd, {"kind": "broken", "detail": f"{type(error).__name__}: {error}", "output": ""})
+
+
+def _send(control_fd: int, report: dict[str, str]) -> None:
     with contextlib.suppress(OSError):  # the judge may be gone
-        control.sendall(json.dumps(report).encode())
+        os.write(control_fd, json.dumps(report).encode())
 
 
 def _reap(wait: bool = False) -> None:

@@ -16,11 +16,12 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import NoReturn
 
-from evaluators.sandbox import namespaces
+from evaluators.sandbox import landlock, namespaces
 from evaluators.sandbox.candidate_process import run_job
-from evaluators.sandbox.limits import Limits, resident_bytes
+from evaluators.sandbox.limits import Limits, ProcessCgroup, resident_bytes
 
 TICK_S = 0.05
 KEPT_OUTPUT_BYTES = 4096
@@ -38,7 +39,8 @@ class Isolation(StrEnum):
 class Job:
     """One job as the zygote hands it on.
 
-    `control` goes to the judge: the report leaves by it, and its end is the order to stop. `alive` ends with the zygote.
+    `control` leads to the judge: the report leaves by it, and its end is the order to stop. `alive_fd` ends with the
+    zygote.
     """
 
     function: str
@@ -49,6 +51,7 @@ class Job:
     channel: socket.socket
     fds: tuple[int, ...]
     alive_fd: int
+    cgroup: ProcessCgroup | None
 
 
 @dataclass(slots=True)
@@ -105,10 +108,15 @@ class Supervisor:
     def _become_candidate(self, output_end: int, report_end: int) -> NoReturn:
         self._job.control.close()
         os.close(self._job.alive_fd)
+        confine = None
+        if self._isolation is Isolation.SUBREAPER:
+            confine = landlock.restrict
+            if self._job.cgroup:
+                self._job.cgroup.enter()  # in a pid namespace the supervisor has entered it already
         os.set_blocking(output_end, True)
         os.set_blocking(report_end, True)
         job = self._job
-        run_job(job.function, job.workspace, job.limits, job.channel, job.fds, output_end, report_end)
+        run_job(job.function, job.workspace, job.limits, job.channel, job.fds, output_end, report_end, confine)
 
     def _watch(self, pid: int, output: int, report: int, end: float) -> tuple[str, str] | None:
         """Wait until the candidate has ended (None) or must be stopped (kind and reason)."""
@@ -153,7 +161,7 @@ class Supervisor:
     def _members(self) -> Iterable[int]:
         if self._isolation is Isolation.SUBREAPER:
             return namespaces.descendants(os.getpid())
-        return (int(name) for name in os.listdir("/proc") if name.isdigit() and name != "1")
+        return (int(entry.name) for entry in Path("/proc").glob("[0-9]*") if entry.name != "1")
 
     def _end_everything(self, candidate: int) -> int:
         """Kill and reap until no descendant is left. Returns the wait status of the candidate."""
@@ -172,7 +180,12 @@ class Supervisor:
             time.sleep(0.001)
 
     def _kill_all(self) -> None:
-        victims = (-1,) if self._isolation is Isolation.NAMESPACES else namespaces.descendants(os.getpid())
+        if self._isolation is Isolation.NAMESPACES:
+            victims: Iterable[int] = (-1,)
+        else:
+            if self._job.cgroup:
+                self._job.cgroup.kill()
+            victims = namespaces.descendants(os.getpid())
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

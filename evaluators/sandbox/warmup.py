@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
 
 
-@triton.jit
-def _double(x, y, n, BLOCK: tl.constexpr):
+@triton.jit  # type: ignore[untyped-decorator]
+def _double(x, y, n, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     mask = offsets < n
     tl.store(y + offsets, 2 * tl.load(x + offsets, mask=mask), mask=mask)
@@ -44,8 +44,8 @@ def has_cuda() -> bool:
 
 
 def launch_once() -> None:
-    """Launch one kernel on the GPU, in a child that may have a context: leaves Triton's host libraries (a driver module,
-    launchers) in TRITON_CACHE_DIR, which need no second build."""
+    """Launch one kernel on the GPU, in a child that may have a context. Leaves Triton's host libraries (a driver
+    module, launchers) in TRITON_CACHE_DIR, so that nobody builds them again."""
     x: Any = torch.ones(8, device="cuda")
     _double[(1,)](x, torch.empty_like(x), 8, BLOCK=8)
     torch.cuda.synchronize()

@@ -9,7 +9,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 PREFIX = "triton-evolve-"
@@ -23,7 +23,7 @@ class RunFolder:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = open(self.path / _LOCK, "w")
+        self._lock = os.open(self.path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self._n_made = 0
 
@@ -40,7 +40,9 @@ class RunFolder:
         return {path: data for path, data in _read_files(self.path / "libraries") if path.endswith(".so")}
 
     def remove(self) -> None:
-        self._lock.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
         remove_folder(self.path)
 
 
@@ -53,15 +55,13 @@ def _sweep(parent: Path) -> None:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder that a candidate filled: whatever its permissions, and without following links."""
-
-    def allow(function: Callable[..., object], name: str, _: object) -> None:
-        with contextlib.suppress(OSError):
-            os.chmod(os.path.dirname(name), stat.S_IRWXU)
-            os.chmod(name, stat.S_IRWXU, follow_symlinks=False) if os.path.islink(name) else os.chmod(name, 0o700)
-            function(name)
-
-    shutil.rmtree(path, onerror=allow)
+    """Remove a folder that a candidate filled, whatever its permissions, and without following links."""
+    for parent, folders, _ in os.walk(path):
+        for folder in (Path(parent, name) for name in folders):
+            with contextlib.suppress(OSError):
+                if not folder.is_symlink():
+                    folder.chmod(stat.S_IRWXU)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 def fill_cache(target: Path, libraries: dict[str, bytes], source: Path | None) -> None:
