@@ -7,7 +7,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from islands.operators.structural.accesses import Access, accesses_of
-from islands.operators.structural.analysis import Launch, Program, Scope, argument, integer
+from islands.operators.structural.analysis import Launch, Program, Scope, argument, integer, names_in
 from islands.operators.structural.grids import fresh_name, operand
 from islands.operators.structural.kernels import loops_of
 from islands.operators.structural.program_loop import add_arguments, add_parameters
@@ -46,7 +46,7 @@ class MaskElision(Technique[MaskSite]):
         kernel, device = program.kernels[site.kernel], program.alias("triton.language")
         flag = fresh_name(program, "EVEN")
         edits = [add_parameters(program, kernel, [f"{flag}: {device}.constexpr = False"])]
-        edits += [_conditional(program, access, flag) for access in site.accesses]
+        edits += [edit for access in site.accesses for edit in _conditional(program, access, flag)]
         for launch in program.launches_of(kernel):
             edits.append(add_arguments(program, launch, {flag: _condition(program, launch, site.conditions)}))
         return Rewrite(tuple(edits), f"{len(site.accesses)} masks of {site.kernel} where tiles divide the extent")
@@ -57,17 +57,13 @@ def _site(program: Program, kernel: Scope) -> MaskSite | None:
     conditions: dict[Condition, None] = {}
     for access in accesses_of(program, kernel):
         mask = argument(access.call, 1 if access.is_load else 2, "mask")
-        found = None if mask is None or _is_conditional(program, access) else _conditions(program, kernel, mask, 0)
+        found = None if mask is None else _conditions(program, kernel, mask, 0)
         if found:
             accesses.append(access)
             conditions.update(dict.fromkeys(found))
     launches = program.launches_of(kernel)
     known = all(name in launch.arguments for launch in launches for pair in conditions for name in pair)
     return MaskSite(kernel.name, tuple(accesses), tuple(conditions)) if accesses and known else None
-
-
-def _is_conditional(program: Program, access: Access) -> bool:
-    return isinstance(program.parents[access.call], cst.IfExp)
 
 
 def _conditions(program: Program, kernel: Scope, node: cst.CSTNode, depth: int) -> list[Condition] | None:
@@ -88,18 +84,22 @@ def _conditions(program: Program, kernel: Scope, node: cst.CSTNode, depth: int) 
     target = node.comparisons[0]
     if not isinstance(target.operator, cst.LessThan) or not is_parameter(program, kernel, target.comparator):
         return None
-    tile = _tile_of_index(program, kernel, node.left)
-    return None if tile is None else [(program.text(target.comparator), tile)]
+    extent = program.text(target.comparator)
+    tile = _tile_of_index(program, kernel, node.left, extent)
+    return None if tile is None else [(extent, tile)]
 
 
-def _tile_of_index(program: Program, kernel: Scope, node: cst.CSTNode) -> str | None:
-    """The tile of an index that is `tl.arange(0, tile)` plus multiples of the tile."""
+def _tile_of_index(program: Program, kernel: Scope, node: cst.CSTNode, extent: str) -> str | None:
+    """The tile of an index that is `tl.arange(0, tile)` plus multiples of the tile below the extent."""
     terms = _terms(program, kernel, node, 0)
     tiles = [_extent_of_arange(program, kernel, t) for t in terms]
     named = [t for t in tiles if t is not None]
     if len(named) != 1:
         return None
     rest = [t for t, tile in zip(terms, tiles, strict=True) if tile is None]
+    loops = [loop for loop in loops_of(program, kernel) if loop.target in {n for t in rest for n in names_in(t)}]
+    if any(loop.step is not None and program.text(loop.stop) != extent for loop in loops):
+        return None
     return named[0] if all(_is_multiple(program, kernel, t, named[0], 0) for t in rest) else None
 
 
@@ -147,18 +147,12 @@ def _is_multiple(program: Program, kernel: Scope, node: cst.CSTNode | None, tile
     return binding is not None and _is_multiple(program, kernel, binding.value, tile, depth + 1)
 
 
-def _conditional(program: Program, access: Access, flag: str) -> Edit:
-    """The access without mask where the flag is set, else as it was."""
-    span = program.span(access.call)
-    n_kept = 1 if access.is_load else 2
-    kept = [a for i, a in enumerate(access.call.args) if (i < n_kept if a.keyword is None else not _is_mask(a))]
-    plain = ", ".join(program.source[slice(*program.span(a))] for a in kept)
-    before = program.source[span.start : span.end]
-    return Edit(*span, f"({program.text(access.call.func)}({plain}) if {flag} else {before})")
-
-
-def _is_mask(arg: cst.Arg) -> bool:
-    return arg.keyword is not None and arg.keyword.value in ("mask", "other")
+def _conditional(program: Program, access: Access, flag: str) -> list[Edit]:
+    """No mask, and nothing instead of what is masked, where the flag is set."""
+    position = 1 if access.is_load else 2
+    other = argument(access.call, 2, "other") if access.is_load else None
+    nodes = [n for n in (argument(access.call, position, "mask"), other) if n is not None]
+    return [Edit(*program.span(n), f"None if {flag} else {operand(program, n)}") for n in nodes]
 
 
 def _condition(program: Program, launch: Launch, conditions: tuple[Condition, ...]) -> str:

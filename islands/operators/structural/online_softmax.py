@@ -6,10 +6,10 @@ from typing import NamedTuple, cast
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Program, Scope, descendants, names_in
-from islands.operators.structural.defer_reduction import Accumulation, accumulations, statements_of
+from islands.operators.structural.analysis import Program, Scope, names_in
 from islands.operators.structural.grids import fresh_name
 from islands.operators.structural.places import last_character
+from islands.operators.structural.recurrences import Accumulation, accumulations, is_power, statements_of
 from islands.operators.structural.row_loops import RowLoop, row_loops
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit, indent_of, line_end
@@ -37,49 +37,45 @@ class OnlineSoftmax(Technique[TwoWalks]):
         program = context.program
         device, top, total = program.alias("triton.language"), site.maximum.name, site.total.name
         new = fresh_name(program, f"new_{top}")
-        statement = _statement_of(program, site.total)
-        start = program.span(statement).start
+        start = program.span(site.total.statement).start
         indent = indent_of(program.source, start)
-        power = cast(cst.Call, site.total.call.args[0].value)
+        power = cast(cst.Call, site.total.reduction.args[0].value)
         lines = [
-            f"{new} = {device}.maximum({top}, {program.text(site.maximum.call)})",
+            f"{new} = {device}.maximum({top}, {program.text(site.maximum.reduction)})",
             f"{total} *= {program.text(power.func)}({top} - {new})",
             f"{top} = {new}",
         ]
         inserted = Edit(start, start, "".join(f"{line}\n{indent}" for line in lines))
-        return Rewrite(
-            (_without_loop(program, site.maximum.loop), inserted), f"{top} and {total} of {site.kernel} in one walk"
-        )
+        edits = (_without_loop(program, site.maximum.loop), inserted)
+        return Rewrite(edits, f"{top} and {total} of {site.kernel} in one walk")
 
 
 def _sites(program: Program, kernel: Scope) -> list[TwoWalks]:
     found = [a for loop in row_loops(program, kernel) for a in accumulations(program, kernel, loop)]
-    maxima = [a for a in found if a.kind == "max"]
-    totals = [a for a in found if a.kind == "sum"]
-    pairs = [(m, t) for m in maxima for t in totals]
-    return [TwoWalks(kernel.name, m, t) for m, t in pairs if _can_merge(program, kernel, m, t)]
+    pairs = [(m, t) for m in found for t in found if (m.kind, t.kind) == ("max", "sum")]
+    return [TwoWalks(kernel.name, m, t) for m, t in pairs if _can_merge(program, m, t)]
 
 
-def _can_merge(program: Program, kernel: Scope, maximum: Accumulation, total: Accumulation) -> bool:
+def _can_merge(program: Program, maximum: Accumulation, total: Accumulation) -> bool:
     """Whether the first loop does nothing but find the maximum, from values that the second loop has as well."""
     one, other = maximum.loop, total.loop
     in_order = program.span(one.loop.node).end < program.span(other.loop.node).start
-    if not in_order or (one.extent, one.tile) != (other.extent, other.tile) or one.loop.target != other.loop.target:
+    if not in_order or (one.extent, one.tile, one.loop.target) != (other.extent, other.tile, other.loop.target):
         return False
-    if len(statements_of(one)) != len(one.block.body) or program.device_calls(kernel, "store") is None:
-        return False
-    power = total.call.args[0].value
-    if not isinstance(power, cst.Call) or program.device_call(power) not in ("exp", "exp2"):
-        return False
-    rest = [program.text(s) for s in statements_of(one) if maximum.call not in list(descendants(s))]
+    rest = [program.text(s) for s in statements_of(one) if s is not maximum.statement]
     there = [program.text(s) for s in statements_of(other)]
-    reads = [s for s in statements_of(other) if maximum.name in names_in(s)]
-    is_difference = program.text(power.args[0].value).replace(" ", "").endswith(f"-{maximum.name}")
-    return is_difference and len(reads) == 1 and set(rest) <= set(there)
+    if len(rest) + 1 != len(one.block.body) or not set(rest) <= set(there):
+        return False
+    power = total.reduction.args[0].value
+    readers = [s for s in statements_of(other) if maximum.name in names_in(s)]
+    return is_power(program, power) and readers == [total.statement] and _is_below(program, power, maximum.name)
 
 
-def _statement_of(program: Program, site: Accumulation) -> cst.CSTNode:
-    return next(s for s in statements_of(site.loop) if site.call in list(descendants(s)))
+def _is_below(program: Program, power: cst.CSTNode, name: str) -> bool:
+    """Whether an exponent is something minus the maximum."""
+    exponent = cast(cst.Call, power).args[0].value
+    is_difference = isinstance(exponent, cst.BinaryOperation) and isinstance(exponent.operator, cst.Subtract)
+    return is_difference and program.text(cast(cst.BinaryOperation, exponent).right) == name
 
 
 def _without_loop(program: Program, loop: RowLoop) -> Edit:
