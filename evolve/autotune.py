@@ -85,9 +85,9 @@ def read(source: str) -> Reading:
 
 def _take_out(keyword: ast.keyword, kernel: str, constants: dict[str, ast.Constant], values: dict[Spot, int]) -> None:
     """Note a keyword's constant, or that of the name it passes, and blank it in the tree."""
-    value, variable = keyword.value, ""
-    if isinstance(value, ast.Name) and value.id in constants:
-        value, variable = constants[value.id], value.id
+    value, variable = keyword.value, keyword.value.id if isinstance(keyword.value, ast.Name) else ""
+    if variable in constants:
+        value = constants[variable]
     if isinstance(value, ast.Constant) and type(value.value) is int and keyword.arg:
         values[Spot(kernel, keyword.arg, variable)] = value.value
         if not variable:

@@ -63,7 +63,7 @@ def examine(archive: Path) -> list[Finding]:
         _isolation,
         _packages,
         lambda: _disk(archive),
-        lambda: _archive(archive),
+        lambda: examine_archive(archive),
     ]
     return [finding for look in looks for finding in look()]
 
@@ -356,7 +356,8 @@ def _temporary() -> str:
     return tempfile.gettempdir()
 
 
-def _archive(path: Path) -> Iterator[Finding]:
+def examine_archive(path: Path) -> Iterator[Finding]:
+    """Whether the archive at `path` can be read, and what it holds."""
     if not path.exists():
         yield Finding(name="archive", status=Status.OK, found=f"{path} does not exist yet; the first run makes it")
         return
@@ -375,5 +376,5 @@ def _archive(path: Path) -> Iterator[Finding]:
         status=Status.OK,
         found=f"{path}: {len(runs)} runs, {n_programs} programs"
         + (f", unfinished: {', '.join(unfinished[-3:])}" if unfinished else ""),
-        advice=f"evolve resume {unfinished[-1]}" if unfinished else "",
+        advice=f"evolve resume {unfinished[-1]} --archive {path}" if unfinished else "",
     )

@@ -14,16 +14,14 @@ from evolve.cli.choices import Device
 from evolve.cli.console import console, print_json
 from evolve.cli.endings import NEGATIVE
 from evolve.cli.gates import gate_row, print_gates
-from evolve.cli.options import AsJson, parse_shapes
+from evolve.cli.options import AsJson, Shapes, parse_shapes
 from evolve.cli.words import claim
 
 
 def check(
     file: Annotated[Path, typer.Argument(help="A file with a program: ModelNew or kernel_function.")],
     problem: Annotated[str, typer.Option("--problem", "-p", help="A name of `evolve problems list`, or a file.")],
-    shape: Annotated[
-        list[str] | None, typer.Option("--shape", help="Override a size of the problem: batch=64. Repeatable.")
-    ] = None,
+    shape: Shapes = None,
     device: Annotated[Device, typer.Option("--device", help="Where it is judged.")] = Device.AUTO,
     target: Annotated[str, typer.Option("--target", help="The GPU that a modelled latency is for.")] = "h100",
     precision: Annotated[

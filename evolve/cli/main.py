@@ -84,3 +84,7 @@ def _root(
     version: bool = typer.Option(False, "--version", callback=_show_version, is_eager=True, help="Print the version."),
 ) -> None:
     """Evolve Triton GPU kernels until they are fast, and keep everything that was tried."""
+
+
+if __name__ == "__main__":
+    main()

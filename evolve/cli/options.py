@@ -12,7 +12,11 @@ from db.errors import ConfigError
 
 DEFAULT_ARCHIVE = Path("evolve.duckdb")
 
-Archive = Annotated[Path, typer.Option("--archive", help="The archive: a DuckDB file.", show_default=True)]
+Archive = Annotated[Path, typer.Option("--archive", help="The archive: a DuckDB file.", metavar="FILE")]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", help="Override a size of the problem: batch=64. Repeatable.", metavar="NAME=VALUE"),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 

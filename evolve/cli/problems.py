@@ -10,7 +10,7 @@ from db.records import Problem
 from evaluators.problems import load_problem, suite_names, suite_problem
 from evolve.cli.console import Column, console, print_json, print_table
 from evolve.cli.endings import guarded
-from evolve.cli.options import AsJson, parse_shapes
+from evolve.cli.options import AsJson, Shapes, parse_shapes
 from evolve.cli.source import print_source
 
 app = typer.Typer(help="List the built-in problems, or show one.", no_args_is_help=True)
@@ -39,9 +39,7 @@ def list_(as_json: AsJson = False) -> None:
 @guarded
 def show(
     problem: Annotated[str, typer.Argument(help="A name of `evolve problems list`, or a file.")],
-    shape: Annotated[
-        list[str] | None, typer.Option("--shape", help="Override a size of the problem: batch=64. Repeatable.")
-    ] = None,
+    shape: Shapes = None,
     seed: Annotated[bool, typer.Option("--seed", help="Print its first program instead of its reference.")] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from support.runs import make_problem, make_run
 
-from evolve.cli.main import main
-from evolve.doctor import Finding, Status, examine, is_profiling_restricted, probe_torch, shadows
+from db.archive import ProgramArchive
+from db.records import RunStatus
+from evolve.doctor import Finding, Status, examine_archive, is_profiling_restricted, probe_torch, shadows
 
 
 @pytest.fixture(scope="module")
 def findings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Finding]:
-    return {f.name: f for f in examine(tmp_path_factory.mktemp("doctor") / "evolve.duckdb")}
+    """All of them, as `evolve doctor --json` prints them."""
+    archive = tmp_path_factory.mktemp("doctor") / "evolve.duckdb"
+    command = [sys.executable, "-m", "evolve.cli.main", "doctor", "--archive", str(archive), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return {row["name"]: Finding.model_validate(row) for row in json.loads(done.stdout)}
 
 
 def test_nothing_keeps_a_run_from_starting_here(findings: dict[str, Finding]) -> None:
@@ -34,8 +42,6 @@ def test_packages_are_named_with_their_place(findings: dict[str, Finding]) -> No
 
 
 def test_torch_is_asked_in_its_own_process() -> None:
-    import sys
-
     before = "torch" in sys.modules
     assert probe_torch()["triton"]
     assert ("torch" in sys.modules) == before
@@ -71,11 +77,17 @@ def test_the_permission_for_counters_is_read_from_the_driver(
     assert is_profiling_restricted(tmp_path / "none") is False
 
 
-def test_a_truncated_archive_is_a_failure_with_advice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_truncated_archive_is_a_failure_with_advice(tmp_path: Path) -> None:
     archive = tmp_path / "broken.duckdb"
     archive.write_bytes(b"DUCK" * 100)
-    with pytest.raises(SystemExit) as end:
-        main(["doctor", "--archive", str(archive), "--json"])
-    assert end.value.code == 1
-    rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["archive"]["status"] == "fail" and rows["archive"]["advice"]
+    (finding,) = examine_archive(archive)
+    assert finding.status is Status.FAIL and finding.advice
+
+
+def test_an_unfinished_run_is_told_with_how_to_resume(tmp_path: Path) -> None:
+    problem = make_problem()
+    with ProgramArchive.open(tmp_path / "a.duckdb") as archive:
+        archive.add_problem(problem)
+        archive.add_run(make_run(problem).model_copy(update={"status": RunStatus.INTERRUPTED}))
+    (finding,) = examine_archive(tmp_path / "a.duckdb")
+    assert "1 run" in finding.found and finding.advice.startswith("evolve resume r1a2b3c4")

@@ -1,0 +1,85 @@
+"""The options of `evolve run`. One that is not given stays out of the layers of configuration: its default is None."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from db.records import PrecisionClass
+from evolve.cli.choices import Device, Strategy
+from evolve.cli.options import DEFAULT_ARCHIVE, Shapes
+from evolve.config import RunConfig
+
+__all__ = [
+    "Archive",
+    "Config",
+    "DeviceChoice",
+    "Evaluations",
+    "Islands",
+    "Out",
+    "Precision",
+    "Preset",
+    "ProblemName",
+    "Quiet",
+    "RngSeed",
+    "SeedFrom",
+    "SeedProgram",
+    "Sets",
+    "Shapes",
+    "StrategyChoice",
+    "Target",
+    "Time",
+]
+
+
+def _option(name: str, about: str, *, key: str = "", **more: Any) -> Any:
+    """An option whose help shows the default of a config key."""
+    default = RunConfig.model_fields[key].default if key else ""
+    return typer.Option(name, help=about, show_default=str(default) if key else False, **more)
+
+
+ProblemName = Annotated[str, typer.Argument(help="A name of `evolve problems list`, or a file.")]
+Archive = Annotated[
+    Path | None,
+    typer.Option("--archive", help="The archive: a DuckDB file.", show_default=str(DEFAULT_ARCHIVE), metavar="FILE"),
+]
+Islands = Annotated[
+    int | None, _option("--islands", "Islands that evolve side by side.", key="islands", min=1, metavar="N")
+]
+Evaluations = Annotated[
+    int | None, _option("--evaluations", "Stop after so many verdicts.", key="evaluations", min=1, metavar="N")
+]
+Time = Annotated[str | None, _option("--time", "Stop after so long: 90s, 10m, 1h30m.", metavar="TIME")]
+DeviceChoice = Annotated[Device | None, _option("--device", "Where candidates are judged.", key="device")]
+Target = Annotated[
+    str | None, _option("--target", "The GPU that a modelled latency is for.", key="target", metavar="GPU")
+]
+Sets = Annotated[
+    list[str] | None,
+    _option("--set", "Override a config key: search.migration_size=4. Repeatable.", metavar="KEY=VALUE"),
+]
+Config = Annotated[Path | None, _option("--config", "A YAML file with config keys.", metavar="FILE")]
+Preset = Annotated[str, _option("--preset", "A preset of config keys that ships with evolve.", metavar="NAME")]
+SeedFrom = Annotated[
+    list[Path] | None, _option("--seed-from", "Start from the elites of this archive. Repeatable.", metavar="ARCHIVE")
+]
+SeedProgram = Annotated[
+    list[Path] | None, _option("--seed-program", "Start from the program in this file. Repeatable.", metavar="FILE")
+]
+RngSeed = Annotated[
+    int | None, _option("--rng-seed", "Seed of all randomness of the search.", key="rng_seed", metavar="N")
+]
+Precision = Annotated[
+    PrecisionClass | None,
+    _option("--precision", "Precision class to search; relaxed allows TF32 and the like.", key="precision"),
+]
+StrategyChoice = Annotated[Strategy | None, _option("--strategy", "How parents are chosen.", key="strategy")]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Folder for the best program and the report.", show_default="evolve-out/RUN", metavar="DIR"
+    ),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
