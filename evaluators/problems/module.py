@@ -64,7 +64,9 @@ def telling_faults(problem_name: str, doing: str) -> Iterator[None]:
             message = f"problem {problem_name!r} does not fit in memory while {doing}: {first_line}"
             raise DeviceError(message, _SMALLER) from fault
         message = f"problem {problem_name!r}: {doing} failed{_where(fault)}: {type(fault).__name__}: {first_line}"
-        raise ProblemError(message, "run the file by itself: Model(*get_init_inputs())(*get_inputs())") from fault
+        raise ProblemError(
+            message, "the file fails by itself too: call its functions in plain Python to see the whole traceback"
+        ) from fault
 
 
 def _where(fault: BaseException) -> str:

@@ -49,7 +49,7 @@ def squeezed(source: str) -> str:
     """The source with at most two blank lines in a row and none at its ends."""
     lines: list[str] = []
     for line in source.splitlines():
-        if line.strip() or (len(lines) >= 2 and (lines[-1].strip() or lines[-2].strip())):
+        if line.strip() or (lines and any(before.strip() for before in lines[-2:])):
             lines.append(line)
     return "\n".join(lines).strip("\n") + "\n"
 

@@ -9,7 +9,7 @@ same remainder takes their place. Last, where one size divided another, it still
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 Number = int | float
 
@@ -23,13 +23,13 @@ def shrink(sizes: Mapping[str, Number]) -> dict[str, Number]:
     """The sizes of a small workload. Floats and integers up to 16 stay as they are."""
     large = [v for v in sizes.values() if isinstance(v, int) and v > SMALLEST]
     reduced = {v: v for v in large}
-    while math.prod(reduced[v] for v in large) > MAX_PRODUCT:
+    divisors = sorted({v for v in sizes.values() if isinstance(v, int) and v > 1})
+    while math.prod((fitting := _divisible(reduced, divisors))[v] for v in large) > MAX_PRODUCT:
         largest = next((v for v in sorted(reduced, key=lambda v: -reduced[v]) if _smaller(reduced[v])), None)
         if largest is None:
             break
         reduced[largest] = _smaller(reduced[largest])
-    _restore_divisibility(reduced, [v for v in sizes.values() if isinstance(v, int) and v > 1])
-    return {name: reduced.get(value, value) if isinstance(value, int) else value for name, value in sizes.items()}
+    return {name: fitting.get(value, value) if isinstance(value, int) else value for name, value in sizes.items()}
 
 
 def _smaller(value: int) -> int:
@@ -40,9 +40,10 @@ def _smaller(value: int) -> int:
     return _STUBBORN + value % _STUBBORN if value > MAX_PRODUCT else 0
 
 
-def _restore_divisibility(reduced: dict[int, int], originals: list[int]) -> None:
+def _divisible(reduced: Mapping[int, int], divisors: Sequence[int]) -> dict[int, int]:
+    """The reduced sizes, raised where needed: what divided a size divides it again."""
+    fitting: dict[int, int] = {}
     for value in sorted(reduced):
-        for divisor in sorted(set(originals)):
-            small = reduced.get(divisor, divisor)
-            if divisor < value and value % divisor == 0 and reduced[value] % small:
-                reduced[value] = math.lcm(reduced[value], small)
+        smalls = [fitting.get(d, d) for d in divisors if d < value and value % d == 0]
+        fitting[value] = math.lcm(reduced[value], *smalls)
+    return fitting
