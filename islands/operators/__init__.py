@@ -10,6 +10,7 @@ __all__ = ["Operator", "Parent", "Proposal", "default_operators"]
 
 def default_operators() -> list[Operator]:
     """Every structural technique and the crossover of knobs, one operator each."""
+    from islands.operators.crossover import Crossover
     from islands.operators.structural import structural_operators
 
-    return structural_operators()
+    return [*structural_operators(), Crossover()]

@@ -7,11 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import libcst as cst
+
 from db.hashing import canonical_source
 from db.records import Launch as CapturedLaunch
 from db.records import Verdict
 from islands.operators.base import Parent, Proposal
-from islands.operators.structural.analysis import Program, analyse
+from islands.operators.structural.analysis import Program, Scope, analyse
 from islands.operators.structural.text import Edit, splice
 
 S = TypeVar("S")
@@ -97,13 +99,26 @@ class Technique(ABC, Generic[S]):
             return None
         context = Context(program, Observed(parent.verdict), rng)
         sites = program.derived(("sites", self.name), lambda: list(self.sites(program)))
-        sites = [s for s in sites if not self.kernel_of(s) or context.observed.was_launched(self.kernel_of(s))]
+        sites = [s for s in sites if _may_run(context, self.kernel_of(s))]
         for _ in range(MAX_ATTEMPTS if sites else 0):
             rewrite = self.rewrite(context, rng.choice(sites))
             source = None if rewrite is None else new_program(program, rewrite.edits)
             if rewrite is not None and source is not None:
                 return Proposal(source, self.name, rewrite.detail, (parent.program_id,))
         return None
+
+
+def _may_run(context: Context, kernel: str) -> bool:
+    """Whether a kernel is launched, as far as the judge saw, or called by one that is."""
+    scope = context.program.kernels.get(kernel)
+    if scope is None or context.observed.was_launched(kernel):
+        return True
+    callers = [name for name, k in context.program.kernels.items() if k is not scope and _calls(k, kernel)]
+    return any(context.observed.was_launched(name) for name in callers)
+
+
+def _calls(caller: Scope, name: str) -> bool:
+    return any(isinstance(c.func, cst.Name) and c.func.value == name for c in caller.all(cst.Call))
 
 
 def new_program(program: Program, edits: Sequence[Edit]) -> str | None:
