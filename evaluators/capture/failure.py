@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import traceback
+from pathlib import Path
 from typing import Any
 
 from torch._subclasses import fake_tensor
@@ -72,5 +73,5 @@ def _quote(source: str, line: int) -> str:
 def _candidate_line(error: BaseException) -> int:
     """The innermost line of the candidate on the way to the error, 0 when there is none."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno or 0 for frame in frames if frame.filename.endswith(CANDIDATE_FILE)]
+    lines = [frame.lineno or 0 for frame in frames if Path(frame.filename) == Path.cwd() / CANDIDATE_FILE]
     return lines[-1] if lines else 0
