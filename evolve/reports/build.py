@@ -101,7 +101,8 @@ def format_us(latency_us: float) -> str:
 
 
 def format_times(ratio: float) -> str:
-    return f"{ratio:.2f}×"
+    """A ratio with two decimals, three where it is tiny: 1.54×, 0.008×."""
+    return f"{ratio:.{2 if ratio >= 0.1 else 3}f}×"
 
 
 def format_seconds(seconds: float) -> str:

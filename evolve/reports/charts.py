@@ -40,7 +40,7 @@ class Scale:
 # ------------------------------------------------------------------------------------------------------ convergence
 
 WIDTH, HEIGHT = 560, 330
-LEFT, RIGHT, TOP, BOTTOM = 56, 548, 18, 284
+LEFT, RIGHT, TOP, BOTTOM = 56, 538, 18, 284
 MAX_DOTS = 1500
 
 

@@ -173,7 +173,13 @@ def test_show_as_json_is_the_record(call: Call, filled: tuple[Path, list[Evaluat
     assert story.program.source == best.candidate.source
     proposed = [e for e in filled[1] if e.candidate.program_id == best.candidate.program_id]
     assert len(story.appearances) == len(proposed)
-    assert not story.appearances[0].verdict.duplicate_of
+
+
+def test_show_begins_with_the_verdict_that_was_judged(call: Call, filled: tuple[Path, list[Evaluation]]) -> None:
+    names = [e.candidate.program_id for e in filled[1] if e.verdict.duplicate_of]
+    story = json.loads(call("show", names[0], "--json")[1])
+    copies = [bool(appearance["verdict"]["duplicate_of"]) for appearance in story["appearances"]]
+    assert True in copies and copies == sorted(copies)
 
 
 def test_show_of_a_refused_program_says_why(call: Call, filled: tuple[Path, list[Evaluation]]) -> None:

@@ -31,6 +31,11 @@ def test_best_goes_to_the_fastest_that_may_replace_the_baseline() -> None:
     assert best_of([fastest_but_a_copy, slow, fast]) is fast
 
 
+def test_best_is_not_what_the_speed_gate_refused() -> None:
+    wins, refused = made(0, 90.0), made(1, 60.0, wins=False)
+    assert best_of([refused, wins]) is wins
+
+
 def test_best_is_the_fastest_correct_program_when_none_beats_the_baseline() -> None:
     facts = gather(PROBLEM, RUN, [made(0, 130.0), made(1, 110.0), made(2, None)])
     assert facts.latency is not None and facts.latency.device_us == 110.0

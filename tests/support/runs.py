@@ -374,6 +374,7 @@ def one_evaluation(
     spread: float = 0.0,
     baseline_us: float = 100.0,
     memory_pct: float = 70.0,
+    wins: bool | None = None,
 ) -> Evaluation:
     """One evaluation to order: correct at `us` microseconds, or refused by a gate where `us` is None."""
     candidate = Candidate(
@@ -412,7 +413,7 @@ def one_evaluation(
         baseline_us=baseline_us,
         baseline_name="compile",
     )
-    wins = us < baseline_us
+    wins = us < baseline_us if wins is None else wins
     speed = GateResult(gate=Gate.SPEED, passed=wins, reason="" if wins else "slower")
     verdict = Verdict(
         outcome=Outcome.CORRECT,
