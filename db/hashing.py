@@ -8,25 +8,51 @@ from functools import lru_cache
 
 
 def canonical_source(source: str) -> str:
-    """The source with comments, formatting and docstrings taken out.
+    """The source with comments, formatting and docstrings taken out, and f-strings written as calls of `format`.
 
-    `ast.unparse(ast.parse(source))` is equal on Python 3.11 to 3.13 (held by a golden-hash test), while
-    `ast.dump` and token streams differ between them.
+    `ast.unparse(ast.parse(source))` is equal on Python 3.11 to 3.13 (held by a golden-hash test) for all but
+    f-strings, whose quotes it chooses anew in 3.12; `ast.dump` and token streams differ everywhere.
 
     Raises:
         SyntaxError: the source does not parse.
     """
     tree = ast.parse(source)
+    has_f_strings = False
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             _strip_docstring(node)
-    return ast.unparse(tree)
+        has_f_strings = has_f_strings or isinstance(node, ast.JoinedStr)
+    return ast.unparse(_FormatCalls().visit(tree) if has_f_strings else tree)
 
 
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
     if ast.get_docstring(node, clean=False) is None:
         return
     node.body = node.body[1:] or ([] if isinstance(node, ast.Module) else [ast.Pass()])
+
+
+class _FormatCalls(ast.NodeTransformer):
+    """Rewrites f"a{b!r:>{c}}" as ''.join(('a', format(repr(b), ''.join(('>', format(c)))))), which means the same."""
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.expr:
+        # Python 3.12 ends some format specs with an empty constant
+        values = [v for v in node.values if not (isinstance(v, ast.Constant) and v.value == "")]
+        parts = ast.Tuple(elts=[self.visit(value) for value in values], ctx=ast.Load())
+        join = ast.Attribute(value=ast.Constant(value=""), attr="join", ctx=ast.Load())
+        return ast.Call(func=join, args=[parts], keywords=[])
+
+    def visit_FormattedValue(self, node: ast.FormattedValue) -> ast.expr:
+        value: ast.expr = self.visit(node.value)
+        if node.conversion in _CONVERSIONS:
+            value = _call(_CONVERSIONS[node.conversion], value)
+        return _call("format", value, *([self.visit(node.format_spec)] if node.format_spec else []))
+
+
+_CONVERSIONS = {ord("r"): "repr", ord("s"): "str", ord("a"): "ascii"}
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(func=ast.Name(id=name, ctx=ast.Load()), args=list(arguments), keywords=[])
 
 
 def content_hash(*parts: str) -> str:

@@ -67,9 +67,9 @@ class Question(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """Which evaluations are meant. None means all; `problem` is a name or an id."""
+    """Which evaluations are meant. None means all."""
 
-    problem: str | None = None
+    problem_ids: tuple[str, ...] | None = None
     run_id: str | None = None
     island: int | None = None
     hardware_id: str | None = None
@@ -78,10 +78,11 @@ class Scope(NamedTuple):
 
     def where(self) -> Question:
         """The condition ` AND ... AND ...` on `evaluations`, or nothing."""
-        sql, parameters = "", []
-        if self.problem is not None:
-            sql += " AND problem_id IN (SELECT problem_id FROM problems WHERE name = ? OR problem_id = ?)"
-            parameters += [self.problem, self.problem]
+        sql = ""
+        parameters: list[Any] = []
+        if self.problem_ids is not None:
+            sql += f" AND problem_id IN ({', '.join('?' * len(self.problem_ids)) or 'NULL'})"
+            parameters += self.problem_ids
         for column in ("run_id", "island", "hardware_id", "precision", "latency_kind"):
             value = getattr(self, column)
             if value is not None:
@@ -135,24 +136,26 @@ def parent_rows(scope: Scope, n: int, draw: int) -> Question:
     return Question(sql, [*parameters, draw])
 
 
-_ELITE_COLUMNS = "program_id, problem_id, entry_point, source, verdict, run_id, island, lineage"
-
-
 def elites_at(seqs: Iterable[int]) -> Question:
     """What `elite_of` reads, for rows that are known by number. The index on `seq` makes this cheap."""
-    return Question(f"SELECT seq, {_ELITE_COLUMNS} FROM evaluations WHERE seq IN ({_numbers(seqs)})", [])
+    columns = "seq, island, entry_point, source, lineage, verdict"
+    return Question(f"SELECT {columns} FROM evaluations WHERE seq IN ({_numbers(seqs)})", [])
 
 
 def elite_of(row: Sequence[Any], problem_names: dict[str, str]) -> Elite:
-    _, program_id, problem_id, entry_point, source, verdict, run_id, island, lineage = row
+    _, island, entry_point, source, lineage, text = row
+    verdict = Verdict.model_validate_json(text)
     return Elite(
         program=Program(
-            program_id=program_id, problem_id=problem_id, entry_point=EntryPoint(entry_point), source=source
+            program_id=verdict.program_id,
+            problem_id=verdict.problem_id,
+            entry_point=EntryPoint(entry_point),
+            source=source,
         ),
-        verdict=Verdict.model_validate_json(verdict),
-        run_id=run_id,
+        verdict=verdict,
+        run_id=verdict.run_id,
         island=island,
-        problem_name=problem_names.get(problem_id, ""),
+        problem_name=problem_names.get(verdict.problem_id, ""),
         lineage=Lineage.model_validate_json(lineage),
     )
 
@@ -184,20 +187,16 @@ def evaluation_of(row: Sequence[Any]) -> Evaluation:
     return Evaluation(candidate=candidate, verdict=Verdict.model_validate_json(verdict), created_at=created_s)
 
 
-def known_verdict(
-    column: str, value: str, problem_id: str, hardware_id: str, precision: str, latency_kind: str | None
-) -> Question:
-    """The first verdict, itself no duplicate, on what has `value` in `column` (program_id or fingerprint).
+def verdicts_on(column: str, value: str, problem_id: str, hardware_id: str) -> Question:
+    """Verdicts, themselves no duplicates, on what has `value` in `column` (program_id or fingerprint), oldest first.
 
-    The precision and the kind are those that the run asked for: a failed verdict has neither of its own.
+    One table and one index, because the usual answer is that there is none.
     """
     sql = (
-        f"SELECT verdict FROM evaluations AS e LEFT JOIN runs AS r USING (run_id) WHERE e.{column} = ?"
-        " AND e.problem_id = ? AND e.hardware_id = ? AND duplicate_of = ''"
-        " AND coalesce(r.precision, e.precision) = ?"
-        " AND (?::VARCHAR IS NULL OR coalesce(r.latency_kind, e.latency_kind) = ?) ORDER BY seq LIMIT 1"
+        f"SELECT run_id, precision, latency_kind, verdict FROM evaluations WHERE {column} = ?"
+        " AND problem_id = ? AND hardware_id = ? AND duplicate_of = '' ORDER BY seq"
     )
-    return Question(sql, [value, problem_id, hardware_id, precision, latency_kind, latency_kind])
+    return Question(sql, [value, problem_id, hardware_id])
 
 
 # ----------------------------------------------------------------------------------------------------------- lineage

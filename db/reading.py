@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -140,7 +140,8 @@ class ArchiveReader(ABC):
 
         `precision` and `latency_kind` are what the asking run asks of its candidates.
         """
-        return self._known("fingerprint", fingerprint, problem_id, hardware_id, precision, latency_kind)
+        found = queries.verdicts_on("fingerprint", fingerprint, problem_id, hardware_id)
+        return self._known(found, precision, latency_kind) if fingerprint else None
 
     def known_program(
         self,
@@ -151,7 +152,8 @@ class ArchiveReader(ABC):
         latency_kind: LatencyKind | None = None,
     ) -> Verdict | None:
         """The earlier verdict on the same program. Arguments as for `known_fingerprint`."""
-        return self._known("program_id", program_id, problem_id, hardware_id, precision, latency_kind)
+        found = queries.verdicts_on("program_id", program_id, problem_id, hardware_id)
+        return self._known(found, precision, latency_kind)
 
     # --------------------------------------------------------------------------------------------------- questions
 
@@ -169,8 +171,8 @@ class ArchiveReader(ABC):
 
         A grid is one problem, GPU, precision class and kind of latency: nothing is compared across them.
         """
-        scope = Scope(problem, run_id, None, hardware_id, precision, latency_kind)
-        return self._elites(queries.elite_rows(scope, limit))
+        scope = Scope(None, run_id, None, hardware_id, precision, latency_kind)
+        return self._elites(problem, lambda ids: queries.elite_rows(scope._replace(problem_ids=ids), limit))
 
     def best(
         self,
@@ -186,14 +188,15 @@ class ArchiveReader(ABC):
         Where the arguments leave several grids, one is chosen first: measured before modelled, reference before
         relaxed, then the one judged last.
         """
-        scope = Scope(problem, run_id, None, hardware_id, precision, latency_kind)
-        return next(iter(self._elites(queries.best_row(scope))), None)
+        scope = Scope(None, run_id, None, hardware_id, precision, latency_kind)
+        found = self._elites(problem, lambda ids: queries.best_row(scope._replace(problem_ids=ids)))
+        return found[0] if found else None
 
     def sample_parents(
         self, problem: str, n: int, draw: int, *, run_id: str | None = None, island: int | None = None
     ) -> list[Elite]:
         """At most `n` different elites, likelier the faster they are. Equal `draw`, equal answer."""
-        return self._elites(queries.parent_rows(Scope(problem, run_id, island), n, draw))
+        return self._elites(problem, lambda ids: queries.parent_rows(Scope(ids, run_id, island), n, draw))
 
     def lineage(self, program_id: str) -> list[LineageRow]:
         """A program and all its ancestors, oldest first. A prefix of the id will do.
@@ -207,23 +210,28 @@ class ArchiveReader(ABC):
 
     # ----------------------------------------------------------------------------------------------------- private
 
-    def _elites(self, rows_wanted: Question) -> list[Elite]:
-        seqs = [row[0] for row in self._rows(rows_wanted)]
-        if not seqs:
-            return []
-        by_seq = {row[0]: row for row in self._rows(queries.elites_at(seqs))}
+    def _elites(self, problem: str | None, rows_wanted: Callable[[tuple[str, ...] | None], Question]) -> list[Elite]:
+        """The elites in the rows that a question finds; it is told which problems have that name or id."""
         names = dict(self._rows(Question("SELECT problem_id, name FROM problems", [])))
+        ids = None if problem is None else tuple(i for i, name in names.items() if problem in (i, name))
+        seqs = [row[0] for row in self._rows(rows_wanted(ids))]
+        by_seq = {row[0]: row for row in self._rows(queries.elites_at(seqs))} if seqs else {}
         return [queries.elite_of(by_seq[seq], names) for seq in seqs]
 
     def _evaluations(self, condition: str, parameters: list[Any]) -> list[Evaluation]:
         rows = self._rows(queries.evaluations_where(condition, parameters))
         return [queries.evaluation_of(row) for row in rows]
 
-    def _known(self, column: str, value: str, *asked: str | None) -> Verdict | None:
-        if not value:
-            return None
-        rows = self._rows(queries.known_verdict(column, value, *asked))  # type: ignore[arg-type]
-        return Verdict.model_validate_json(rows[0][0]) if rows else None
+    def _known(self, found: Question, precision: PrecisionClass, latency_kind: LatencyKind | None) -> Verdict | None:
+        """The first verdict of a run that asked the same. A failed one has no precision or kind of its own."""
+        rows = self._rows(found)
+        runs = self._rows(Question("SELECT run_id, precision, latency_kind FROM runs", [])) if rows else []
+        asked = {run_id: (run_precision, run_kind) for run_id, run_precision, run_kind in runs}
+        for run_id, own_precision, own_kind, verdict in rows:
+            its_precision, its_kind = asked.get(run_id, (own_precision, own_kind))
+            if its_precision == precision and latency_kind in (None, its_kind):
+                return Verdict.model_validate_json(verdict)
+        return None
 
     def _not_found(self, noun: str, name: str, sql: str) -> NotFoundError:
         names = [row[0] for row in self._rows(Question(sql, []))]
