@@ -56,6 +56,7 @@ def _hardware_of(target: str, row: dict[str, Any]) -> Hardware:
         compute_capability=capability,
         dram_gb_s=dram_gb_s,
         tflops=tflops,
+        launch_us=row.get("launch_us", _table()["launch_us"]),
         **limits,
         **{name: row[name] for name in same},
     )

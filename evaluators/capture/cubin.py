@@ -53,8 +53,7 @@ def _sections(elf: bytes) -> list[tuple[str, bytes]]:
     headers = [_SECTION_HEADER.unpack_from(elf, table + i * size) for i in range(count)]
     names_at = headers[names_index][4]
     return [
-        (_string_at(elf, names_at + name), elf[offset : offset + n_bytes])
-        for name, _, _, _, offset, n_bytes in headers
+        (_string_at(elf, names_at + name), elf[offset : offset + n_bytes]) for name, _, _, _, offset, n_bytes in headers
     ]
 
 

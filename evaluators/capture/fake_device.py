@@ -53,8 +53,9 @@ class OnCpu(TorchFunctionMode):  # type: ignore[misc]
             return args[0]
         if function is torch.Tensor.get_device:
             return 0
+        named = {k: _to_cpu(v) for k, v in (kwargs or {}).items() if k != "pin_memory"}
         with inside_torch():
-            return function(*map(_to_cpu, args), **{k: _to_cpu(v) for k, v in (kwargs or {}).items()})
+            return function(*map(_to_cpu, args), **named)
 
 
 def _to_cpu(value: Any) -> Any:

@@ -63,7 +63,9 @@ def run_captured(payload: Mapping[str, Any]) -> Capture:
 
 def build_on_fakes(payload: Mapping[str, Any], addresses: AddressSpace) -> tuple[Callable[..., Any], list[Any]]:
     """The candidate, built on fake weights, with fake inputs; both have names in the address space."""
-    weights = {name: fake_tensor(TensorSpec.model_validate(spec)) for name, spec in payload.get("weight_specs", {}).items()}
+    weights = {
+        name: fake_tensor(TensorSpec.model_validate(spec)) for name, spec in payload.get("weight_specs", {}).items()
+    }
     module = load_candidate(payload["source"])
     forward = build(module, payload["entry_point"], payload["init_args"], weights, "cuda")
     inputs = fake_values(payload["input_specs"])

@@ -52,7 +52,7 @@ class SectorTable:
         """The last touch of each known sector (those older than `oldest` are forgotten); all now belong to `touch`."""
         slots = (sectors * _GOLDEN) >> _SHIFT
         known = (self._tags[slots] == sectors) & (self._touches[slots] >= oldest)
-        earlier = self._touches[slots[known]]
+        earlier: npt.NDArray[np.int64] = self._touches[slots[known]]
         self._tags[slots] = sectors
         self._touches[slots] = touch
         return earlier
@@ -118,9 +118,7 @@ class ProgramMemory:
         use.sectors.append(sectors)
         return use
 
-    def _touch(
-        self, table: SectorTable, sectors: Sectors, loop: LoopFrame, retention: float
-    ) -> npt.NDArray[np.int64]:
+    def _touch(self, table: SectorTable, sectors: Sectors, loop: LoopFrame, retention: float) -> npt.NDArray[np.int64]:
         earlier = table.swap(sectors, self.next_touch, self._oldest)
         if retention >= 1.0:
             self._clock += sectors.size * SECTOR_BYTES * loop.weight

@@ -87,12 +87,12 @@ def _traces_of(payload: Mapping[str, Any], recorder: TraceRecorder, addresses: A
 class LoopRewriter(interpreter.ASTTransformer):  # type: ignore[misc]
     """Sends the loops of a kernel through the tracer. The names it uses are put beside those of the interpreter."""
 
-    def visit_For(self, node: Any) -> Any:
+    def visit_For(self, node: Any) -> Any:  # noqa: N802  as ast.NodeTransformer names it
         self.generic_visit(node)
         node.iter = _call("traced_iterations", node.iter)
         return node
 
-    def visit_While(self, node: Any) -> list[Any]:
+    def visit_While(self, node: Any) -> list[Any]:  # noqa: N802
         self.generic_visit(node)
         counter = f"traced_count_{node.lineno}_{node.col_offset}"
         node.test = _call("traced_repeats", node.test, ast.Name(counter, ast.Load()))
@@ -107,7 +107,7 @@ def _call(name: str, *arguments: Any) -> Any:
 class Sampled(NamedTuple):
     """A traced program of the grid, by its linear number."""
 
-    index: int
+    number: int
     counts: ProgramCounts
 
 
@@ -151,9 +151,7 @@ class TraceRecorder:
             return
         run = _Runner(self._tracer, function, arguments, sizes)
         spread, mates = self._sample(run)
-        self.traces.append(
-            self._trace_of(function.fn.__name__, sizes, spread, mates, is_timed_out=run.is_timed_out)
-        )
+        self.traces.append(self._trace_of(function.fn.__name__, sizes, spread, mates, is_timed_out=run.is_timed_out))
 
     def _sample(self, run: _Runner) -> tuple[list[Sampled], list[Sampled]]:
         total = run.n_programs
@@ -230,9 +228,7 @@ class TraceRecorder:
 class _Runner:
     """Runs programs of one launch under the tracer."""
 
-    def __init__(
-        self, tracer: Tracer, function: Any, arguments: Mapping[str, Any], grid: tuple[int, int, int]
-    ) -> None:
+    def __init__(self, tracer: Tracer, function: Any, arguments: Mapping[str, Any], grid: tuple[int, int, int]) -> None:
         self._tracer = tracer
         self._function = function
         self._grid = grid
@@ -247,9 +243,11 @@ class _Runner:
         """The traced programs, in this order; fewer when time runs out, but at least the first."""
         tracer, scope = self._tracer, interpreter._patch_lang(self._function.fn)
         tracer.max_iterations = max_iterations
-        sampled = []
+        sampled: list[Sampled] = []
         try:
-            bound = {k: v if k in self._constexprs else interpreter._implicit_cvt(v) for k, v in self._arguments.items()}
+            bound = {
+                k: v if k in self._constexprs else interpreter._implicit_cvt(v) for k, v in self._arguments.items()
+            }
             tracer.set_grid_dim(*self._grid)
             for index in indices:
                 if self.is_timed_out and sampled:

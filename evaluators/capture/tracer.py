@@ -4,6 +4,8 @@ Integers are computed, because addresses and masks are made of them. Floats are 
 seen through a stride of zero, so arithmetic on it costs nothing however large the block is. Loads answer ones.
 """
 
+# ruff: noqa: ARG002  the interpreter prescribes the arguments of its builder
+
 from __future__ import annotations
 
 import time
@@ -69,7 +71,7 @@ class ProgramCounts:
 def is_float(handle: Any) -> bool:
     """Is this a block of floats? bf16 and fp8 are kept as unsigned integers; comparisons of floats give booleans."""
     kind = handle.data.dtype.kind
-    return kind == "f" or (kind == "u" and handle.dtype.scalar.is_floating())
+    return bool(kind == "f" or (kind == "u" and handle.dtype.scalar.is_floating()))
 
 
 def uniform(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:
@@ -113,7 +115,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self.loop, self._times, self._is_loading = LoopFrame(), 1.0, False
         return self.counts
 
-    # loops ---------------------------------------------------------------------------------------------------------
+    # loops -----------------------------------------------------------------------------------------------------------
 
     def iterate(self, items: Iterable[Any]) -> Iterator[Any]:
         """The first and last iterations of a loop over a range, each standing for its share; other loops whole.
@@ -148,7 +150,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         if time.monotonic() > self.deadline:
             raise TraceTimeout
 
-    # counting ------------------------------------------------------------------------------------------------------
+    # counting --------------------------------------------------------------------------------------------------------
 
     def count(self, n_elements: int, cost: tuple[int, int] = (0, 1)) -> None:
         """Notes an operation of (special, plain) cost on each of the elements."""
@@ -161,7 +163,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self.counts.n_syncs += self.loop.weight
         self._is_loading = False
 
-    # memory --------------------------------------------------------------------------------------------------------
+    # memory ----------------------------------------------------------------------------------------------------------
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any, **named: Any) -> Any:
         retention = retention_of([*policy, *named.values()])
@@ -216,7 +218,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
             part = sectors[storages == storage]
             yield int(storage) - 1, part, addresses.size * element_bytes * part.size // sectors.size
 
-    # arithmetic ----------------------------------------------------------------------------------------------------
+    # arithmetic ------------------------------------------------------------------------------------------------------
 
     def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
         if not is_float(lhs) and not is_float(rhs):
@@ -279,7 +281,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         return uniform(np.ones((), to), src.data.shape, dst_type.scalar)
 
     def create_dot(self, a: Any, b: Any, d: Any, input_precision: Any, max_num_imprecise_acc: Any) -> Any:
-        self.meet()
+        self._is_loading = False
         kind, multiple = dot_kind(a.dtype.scalar, str(input_precision))
         flops = 2.0 * a.data.size * b.data.shape[-1] * multiple * self.loop.weight
         self.counts.dot_flops[kind] = self.counts.dot_flops.get(kind, 0.0) + flops

@@ -27,7 +27,9 @@ class TensorTraffic(Record):
     first_read_bytes: float = 0.0  # sectors whose first touch by the program is a load
     written_bytes: float = 0.0  # different sectors stored
     rereads: tuple[Reread, ...] = ()
-    overlap: float = 0.0  # share of a program's sectors that another program of the same wave touches as well, in [0, 1]
+    overlap: float = (
+        0.0  # share of a program's sectors that another program of the same wave touches as well, in [0, 1]
+    )
     is_same_everywhere: bool = False  # all sampled programs touch the same sectors
 
 
@@ -46,7 +48,7 @@ class LaunchTrace(Record):
     sfu_ops: float = 0.0  # exp, log, sin, rsqrt, division: the special function units
     dot_flops: dict[str, float] = Field(default_factory=dict)  # by kind, as in `Hardware.tflops`; a multiply-add is two
     n_rounds: float = 0.0  # groups of loads that wait for memory one after the other
-    n_syncs: float = 0.0  # reductions, scans and dots: all warps of the program meet
+    n_syncs: float = 0.0  # reductions and scans: all warps of the program meet
     imbalance: float = 1.0  # most work of a sampled program over the mean
     is_bounded: bool = False  # a loop whose end depends on data was cut
 

@@ -6,6 +6,11 @@ torch and triton, and the few Python names that reach around the language are re
 
 from __future__ import annotations
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 MODULES = frozenset(
     {
         "__future__",
@@ -35,51 +40,59 @@ MODULES = frozenset(
 )
 
 # Python names that reach the interpreter, other modules, files, or the identity of an object
-BUILTINS = frozenset(
-    "__builtins__ __import__ __loader__ __spec__ breakpoint compile delattr dir eval exec exit getattr globals hash id "
-    "input locals memoryview open quit setattr vars".split()
+BUILTINS = _words(
+    """
+    __builtins__ __import__ __loader__ __spec__ breakpoint compile delattr dir eval exec exit getattr globals hash
+    id input locals memoryview open quit setattr vars
+    """
 )
 
 # Attributes that remember between calls, that act behind the caller's back, or that give raw memory
-ATTRIBUTES = frozenset(
-    "cache cache_info cached_property data_ptr lru_cache register_forward_hook register_forward_pre_hook "
-    "register_full_backward_hook register_hook register_module_forward_hook set_ share_memory_ storage "
-    "untyped_storage add_pre_run_hook preload device_caches pre_run_hooks".split()
+ATTRIBUTES = _words(
+    """
+    cache cache_info cached_property data_ptr lru_cache register_forward_hook register_forward_pre_hook
+    register_full_backward_hook register_hook register_module_forward_hook set_ share_memory_ storage
+    untyped_storage add_pre_run_hook preload device_caches pre_run_hooks
+    """
 )
 
 # Modules that modules hand out as attributes (tl.core.builtins); by import they are refused anyway
-HIDDEN_MODULES = frozenset(
-    "_C builtins ctypes gc importlib inspect io multiprocessing os pathlib pickle shutil signal socket subprocess sys "
-    "tempfile threading time types warnings weakref".split()
+HIDDEN_MODULES = _words(
+    """
+    _C builtins ctypes gc importlib inspect io multiprocessing os pathlib pickle shutil signal socket subprocess
+    sys tempfile threading time types warnings weakref
+    """
 )
 
 DUNDER_ATTRIBUTES = frozenset({"__init__", "__name__", "__post_init__"})
 
-TORCH_NAMES = frozenset(
-    # types and dtypes
-    "Tensor Size device dtype bool uint8 uint16 uint32 uint64 int8 int16 short int32 int int64 long float16 half bfloat16 "
-    "float32 float float64 double complex64 complex128 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz finfo "
-    "iinfo memory_format contiguous_format channels_last channels_last_3d preserve_format strided "
-    # allocations
-    "empty empty_like empty_strided empty_permuted zeros zeros_like ones ones_like full full_like tensor scalar_tensor "
-    # views
-    "as_strided broadcast_shapes broadcast_tensors broadcast_to chunk expand_copy flatten movedim moveaxis narrow permute "
-    "reshape select split squeeze swapaxes swapdims transpose unbind unflatten unsqueeze view_as_complex view_as_real "
-    # questions, and how a forward is run
-    "is_tensor is_floating_point is_complex numel no_grad inference_mode jit autograd set_grad_enabled cdiv nn cuda "
-    "version accelerator promote_types result_type can_cast".split()
+TORCH_NAMES = _words(
+    """
+    Tensor Size device dtype bool uint8 uint16 uint32 uint64 int8 int16 short int32 int int64 long float16 half
+    bfloat16 float32 float float64 double complex64 complex128 float8_e4m3fn float8_e5m2 float8_e4m3fnuz
+    float8_e5m2fnuz finfo iinfo memory_format contiguous_format channels_last channels_last_3d preserve_format
+    strided empty empty_like empty_strided empty_permuted zeros zeros_like ones ones_like full full_like tensor
+    scalar_tensor as_strided broadcast_shapes broadcast_tensors broadcast_to chunk expand_copy flatten movedim
+    moveaxis narrow permute reshape select split squeeze swapaxes swapdims transpose unbind unflatten unsqueeze
+    view_as_complex view_as_real is_tensor is_floating_point is_complex numel no_grad inference_mode jit autograd
+    set_grad_enabled cdiv nn cuda version accelerator promote_types result_type can_cast
+    """
 )
 
-TRITON_NAMES = frozenset(
-    "Config autotune cdiv constexpr_function heuristics jit language next_power_of_2 runtime set_allocator tools".split()
+TRITON_NAMES = _words(
+    """
+    Config autotune cdiv constexpr_function heuristics jit language next_power_of_2 runtime set_allocator tools
+    """
 )
 
 SUBMODULE_NAMES = {
     "triton.runtime": frozenset({"driver"}),
     "triton.tools": frozenset({"tensor_descriptor"}),
-    "torch.cuda": frozenset(
-        "current_device current_stream device device_count get_device_capability get_device_name "
-        "get_device_properties is_available is_bf16_supported".split()
+    "torch.cuda": _words(
+        """
+    current_device current_stream device device_count get_device_capability get_device_name get_device_properties
+    is_available is_bf16_supported
+    """
     ),
     "torch.jit": frozenset({"ignore", "unused", "final", "Final"}),
     "torch.autograd": frozenset({"Function", "function", "no_grad", "set_grad_enabled"}),
@@ -88,14 +101,16 @@ SUBMODULE_NAMES = {
 }
 
 # Methods of tensors that compute. The dry run sees every operation; this list is there to name the line.
-COMPUTING_METHODS = frozenset(
-    "abs_ add_ addmm addmv all amax amin argmax argmin argsort baddbmm bernoulli bmm clamp clamp_ clip cos cosh cumprod "
-    "cumsum cross diff div_ dot einsum erf exp exp_ expm1 fft gather gelu index_add index_add_ index_select inverse "
-    "isfinite isinf isnan kthvalue layer_norm log log10 log1p log2 log_softmax logcumsumexp logsumexp lerp masked_fill "
-    "masked_fill_ masked_select matmul mean median mm mul_ multinomial mv nanmean nansum nonzero norm normal_ outer pow "
-    "prod quantile random_ reciprocal relu relu_ renorm rsqrt scatter scatter_ scatter_add scatter_add_ scatter_reduce "
-    "sigmoid silu sin sinh softmax sort sqrt square std sub_ sum sum_to_size tan tanh topk tril triu uniform_ unique var "
-    "where".split()
+COMPUTING_METHODS = _words(
+    """
+    abs_ add_ addmm addmv all amax amin argmax argmin argsort baddbmm bernoulli bmm clamp clamp_ clip cos cosh
+    cumprod cumsum cross diff div_ dot einsum erf exp exp_ expm1 fft gather gelu index_add index_add_ index_select
+    inverse isfinite isinf isnan kthvalue layer_norm log log10 log1p log2 log_softmax logcumsumexp logsumexp lerp
+    masked_fill masked_fill_ masked_select matmul mean median mm mul_ multinomial mv nanmean nansum nonzero norm
+    normal_ outer pow prod quantile random_ reciprocal relu relu_ renorm rsqrt scatter scatter_ scatter_add
+    scatter_add_ scatter_reduce sigmoid silu sin sinh softmax sort sqrt square std sub_ sum sum_to_size tan tanh
+    topk tril triu uniform_ unique var where
+    """
 )
 
 # Layers that do nothing in evaluation mode
@@ -122,9 +137,11 @@ SAME_OPERATION = {
 }
 
 # Operations seen in a dry run that are no computation: they fill or move memory, and their time counts
-MEMORY_OPERATIONS = frozenset(
-    "_to_copy clone contiguous copy_ fill_ full full_like new_full new_ones new_zeros ones ones_like scalar_tensor "
-    "zero_ zeros zeros_like lift_fresh_copy".split()
+MEMORY_OPERATIONS = _words(
+    """
+    _to_copy clone contiguous copy_ fill_ full full_like new_full new_ones new_zeros ones ones_like scalar_tensor
+    zero_ zeros zeros_like lift_fresh_copy
+    """
 )
 HOST_READS = frozenset({"_local_scalar_dense", "item", "equal", "is_nonzero", "nonzero"})
 

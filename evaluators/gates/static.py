@@ -102,7 +102,7 @@ class _HostReader(ast.NodeVisitor):
     def _refuse(self, node: ast.AST, what: str) -> None:
         self.findings.append((getattr(node, "lineno", 1), what))
 
-    # imports and names ------------------------------------------------------------------------------------------------
+    # imports and names -----------------------------------------------------------------------------------------------
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -130,10 +130,10 @@ class _HostReader(ast.NodeVisitor):
             self._check_library(node, full)
 
     def visit_Name(self, node: ast.Name) -> None:
+        if self._is_shadowed(node.id):
+            return
         if node.id in policy.BUILTINS:
             self._refuse(node, f"{node.id} is not for host code, {_MAY}")
-        elif self._is_shadowed(node.id):
-            return
         elif node.id in self._aliases and self._aliases[node.id] in policy.MODULES:
             self._refuse(node, f"the module {node.id} is passed around; call what you need of it by name")
 
@@ -176,7 +176,7 @@ class _HostReader(ast.NodeVisitor):
         elif parts[0] in _NAMES_OF and parts[1] not in _NAMES_OF[parts[0]]:
             self._refuse(node, f"{full} is not for host code, {_MAY}; kernels compute")
 
-    # state that survives a call ----------------------------------------------------------------------------------------
+    # state that survives a call --------------------------------------------------------------------------------------
 
     def visit_Global(self, node: ast.Global) -> None:
         self._refuse(node, f"global {', '.join(node.names)}: a program keeps nothing between calls")
@@ -226,7 +226,7 @@ class _HostReader(ast.NodeVisitor):
             if isinstance(target, ast.Attribute) and _root_of(target) == "self":
                 self._layers[target.attr] = layer.rsplit(".", 1)[-1]
 
-    # control flow and calls ----------------------------------------------------------------------------------------------
+    # control flow and calls ------------------------------------------------------------------------------------------
 
     def visit_Try(self, node: ast.Try) -> None:
         """Only around imports, which differ between versions of Triton."""
@@ -259,7 +259,7 @@ class _HostReader(ast.NodeVisitor):
         elif self._outlives(root) and isinstance(function.value, ast.Name) and function.attr in _MUTATORS:
             self._refuse(node, f"{root}.{function.attr}() changes what outlives the call")
 
-    # functions -------------------------------------------------------------------------------------------------------------
+    # functions -------------------------------------------------------------------------------------------------------
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Constructors first: they say which attributes are layers."""
@@ -301,7 +301,9 @@ class _HostReader(ast.NodeVisitor):
 _MAY = "which may allocate, view and launch"
 _NAMES_OF = {"torch": policy.TORCH_NAMES, "triton": policy.TRITON_NAMES}
 _NEVER_CALLED = frozenset({"backward"})  # of an autograd function: a forward does not come there
-_MUTATORS = frozenset("add append clear extend insert pop popitem remove setdefault update".split())
+_MUTATORS = frozenset(
+    {"add", "append", "clear", "extend", "insert", "pop", "popitem", "remove", "setdefault", "update"}
+)
 
 
 def _root_of(node: ast.AST) -> str:
@@ -320,7 +322,9 @@ def module_aliases(tree: ast.Module) -> dict[str, str]:
     aliases: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            aliases |= {a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names}
+            aliases |= {
+                a.asname or a.name.split(".")[0]: a.name if a.asname else a.name.split(".")[0] for a in node.names
+            }
         elif isinstance(node, ast.ImportFrom):
             aliases |= {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
     return aliases
@@ -329,9 +333,7 @@ def module_aliases(tree: ast.Module) -> dict[str, str]:
 # ------------------------------------------------------------------------------------------------------------- dry run
 
 
-def check_capture(
-    capture: Capture, allowed_ops: Collection[str] = (), hardware: Hardware | None = None
-) -> GateResult:
+def check_capture(capture: Capture, allowed_ops: Collection[str] = (), hardware: Hardware | None = None) -> GateResult:
     """Judges a dry run: it launches, fits on the device, and leaves the work to kernels.
 
     `allowed_ops` are the operations of libraries that the compiled baseline calls; without `hardware`, the limits are
