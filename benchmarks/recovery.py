@@ -112,7 +112,7 @@ def alive(mark: str) -> list[str]:
 
 def _start(archive: Path, notes: Path, mode: str, mark: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", DRIVER, str(archive), str(notes), mode, "0"]
-    environment = {**os.environ, MARK: mark, "PYTHONPATH": os.getcwd()}
+    environment = {**os.environ, MARK: mark, "PYTHONPATH": str(Path.cwd())}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 

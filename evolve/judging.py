@@ -97,8 +97,8 @@ class JudgePool:
         prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate)
         if isinstance(prepared, Verdict):
             return prepared
-        if prepared.failed is not None:
-            return _as_verdict(prepared.failed)
+        if prepared.verdict is not None:
+            return _as_verdict(prepared.verdict)
         known = await self._known(candidate.problem_id, prepared.fingerprint)
         if known is not None:
             return repeat(known, candidate)
