@@ -54,12 +54,13 @@ def merge(sources: Sequence[str]) -> str:
             "write them one by one: evolve best PROBLEM -o FILE",
         )
     varying = [spot for spot in readings[0].values if len({r.values[spot] for r in readings}) > 1]
-    tree = ast.parse(sources[0])
+    text = Text(sources[0])
+    edits: list[Edit] = []
     for kernel in dict.fromkeys(spot.kernel for spot in varying):
         spots = [spot for spot in varying if spot.kernel == kernel]
         choices = list(dict.fromkeys(tuple(r.values[spot] for spot in spots) for r in readings))
-        _autotune(tree, kernel, spots, choices)
-    return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+        edits += _autotune(text, kernel, spots, choices)
+    return text.spliced(edits)
 
 
 def is_same_kernel(one: str, other: str) -> bool:
@@ -100,70 +101,139 @@ def _take_out(keyword: ast.keyword, kernel: str, constants: dict[str, ast.Consta
 # ------------------------------------------------------------------------------------------------------- write back
 
 
-def _autotune(tree: ast.Module, kernel: str, spots: Sequence[Spot], choices: Sequence[tuple[int, ...]]) -> None:
-    definition = _definition(tree, kernel)
-    launches = [(f, call) for f in _functions(tree) for call in _launches(f) if _kernel_of(call) == kernel]
+_BY_HAND = "write the programs one by one: evolve best PROBLEM -o FILE"
+_LINE = 100
+
+
+class Edit(NamedTuple):
+    """Bytes `start` to `end` of a source become `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Text:
+    """A source with its tree, and the places of nodes in it."""
+
+    def __init__(self, source: str) -> None:
+        self.tree = ast.parse(source)
+        self._bytes = source.encode()
+        self._starts = [0]
+        for line in self._bytes.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+
+    def place(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """First byte of a node, and the one after its last; ast counts columns in bytes."""
+        end_row, end_column = node.end_lineno or node.lineno, node.end_col_offset or 0
+        return self._starts[node.lineno - 1] + node.col_offset, self._starts[end_row - 1] + end_column
+
+    def of(self, node: ast.expr) -> str:
+        """How a node is written."""
+        start, end = self.place(node)
+        return self._bytes[start:end].decode()
+
+    def line(self, node: ast.stmt) -> tuple[int, int]:
+        """The whole line of a statement, with its line break."""
+        return self._starts[node.lineno - 1], self._starts[node.end_lineno or node.lineno]
+
+    def margin(self, node: ast.expr | ast.stmt) -> str:
+        """The white space that begins a node's line."""
+        start = self._starts[node.lineno - 1]
+        line = self._bytes[start : self._starts[node.lineno]].decode()
+        return line[: len(line) - len(line.lstrip())]
+
+    def spliced(self, edits: Sequence[Edit]) -> str:
+        """The source with edits applied, none of which overlap."""
+        result = self._bytes
+        for edit in sorted(edits, reverse=True):
+            result = result[: edit.start] + edit.text.encode() + result[edit.end :]
+        return result.decode()
+
+
+def _autotune(text: Text, kernel: str, spots: Sequence[Spot], choices: Sequence[tuple[int, ...]]) -> list[Edit]:
+    """The edits that put a kernel under `@triton.autotune`."""
+    definition = _definition(text.tree, kernel)
+    launches = [(f, call) for f in _functions(text.tree) for call in _launches(f) if _kernel_of(call) == kernel]
     if len(launches) != 1:
         raise AutotuneError(f"{kernel} is launched {len(launches)} times: its knobs cannot vary together", _BY_HAND)
     function, call = launches[0]
-    for spot in spots:
-        if spot.variable:
-            _free(function, call, spot)
-    call.keywords = [k for k in call.keywords if k.arg not in {spot.name for spot in spots}]
-    configs = [_config(spots, choice) for choice in choices]
+    held = [spot for spot in spots if spot.variable]
+    for spot in held:
+        _require_free(function, call, spot)
     key = _size_arguments(definition, call, function)
-    text = f"triton.autotune(configs=[{', '.join(configs)}], key={key!r})"
-    definition.decorator_list.insert(0, ast.parse(text, mode="eval").body)
+    above = text.line(definition.decorator_list[0])[0] if definition.decorator_list else text.line(definition)[0]
+    return [
+        Edit(above, above, _decorator(spots, choices, key)),
+        Edit(*text.place(call), _launch(text, call, spots)),
+        *(Edit(*text.line(node), "") for spot in held for node in _assignments(function, spot.variable)),
+    ]
 
 
-_BY_HAND = "write the programs one by one: evolve best PROBLEM -o FILE"
+def _decorator(spots: Sequence[Spot], choices: Sequence[tuple[int, ...]], key: Sequence[str]) -> str:
+    configs = "".join(f"        {_config(spots, choice)},\n" for choice in choices)
+    return f"@triton.autotune(\n    configs=[\n{configs}    ],\n    key={_quoted(list(key))},\n)\n"
 
 
 def _config(spots: Sequence[Spot], choice: Sequence[int]) -> str:
     pairs = list(zip(spots, choice, strict=True))
     constexprs = {spot.name: value for spot, value in pairs if spot.name not in LAUNCH_OPTIONS}
     options = "".join(f", {spot.name}={value}" for spot, value in pairs if spot.name in LAUNCH_OPTIONS)
-    return f"triton.Config({constexprs!r}{options})"
+    return f"triton.Config({_quoted(constexprs)}{options})"
 
 
-def _free(function: ast.FunctionDef, call: ast.Call, spot: Spot) -> None:
-    """Let the grid take a knob from the chosen configuration, and drop the variable that held it."""
-    launch = call.func
-    assert isinstance(launch, ast.Subscript)
-    inside = {id(node) for part in (launch.slice, *call.keywords) for node in ast.walk(part)}
-    for node in ast.walk(function):
-        used = isinstance(node, ast.Name) and node.id == spot.variable and isinstance(node.ctx, ast.Load)
-        if used and id(node) not in inside:
-            raise AutotuneError(f"{spot.variable} is used outside the grid of {spot.kernel}", _BY_HAND)
-    grid = _FromMeta(spot).visit(launch.slice)
-    if not isinstance(grid, ast.Lambda):
-        arguments = ast.parse("lambda META: None", mode="eval").body
-        assert isinstance(arguments, ast.Lambda)
-        grid = ast.Lambda(arguments.args, grid)
-    launch.slice = grid
-    _Drop(spot.variable).visit(function)
+def _quoted(value: object) -> str:
+    """A literal as formatters write it."""
+    return repr(value).replace("'", '"')
+
+
+def _launch(text: Text, call: ast.Call, spots: Sequence[Spot]) -> str:
+    """The launch without its knobs; a grid that needs one takes it from the chosen configuration."""
+    assert isinstance(call.func, ast.Subscript)
+    knobs = {spot.name for spot in spots}
+    kept = [keyword for keyword in call.keywords if keyword.arg not in knobs]
+    names = [f"{keyword.arg}=" if keyword.arg else "**" for keyword in kept]
+    arguments = [text.of(argument) for argument in call.args]
+    arguments += [name + text.of(keyword.value) for name, keyword in zip(names, kept, strict=True)]
+    head = f"{_kernel_of(call)}[{_grid(text, call.func.slice, spots)}]"
+    line = f"{head}({', '.join(arguments)})"
+    margin = text.margin(call)
+    return line if len(margin + line) <= _LINE else f"{head}(\n{margin}    {', '.join(arguments)}\n{margin})"
+
+
+def _grid(text: Text, grid: ast.expr, spots: Sequence[Spot]) -> str:
+    entries = {spot.variable: spot.name for spot in spots if spot.variable}
+    if not any(isinstance(node, ast.Name) and node.id in entries for node in ast.walk(grid)):
+        return text.of(grid)
+    changed = _FromMeta(entries).visit(grid)
+    return ast.unparse(changed) if isinstance(changed, ast.Lambda) else f"lambda META: {ast.unparse(changed)}"
 
 
 class _FromMeta(ast.NodeTransformer):
-    """Replaces a variable by the entry of the configuration."""
+    """Replaces variables by entries of the configuration."""
 
-    def __init__(self, spot: Spot) -> None:
-        self._spot = spot
+    def __init__(self, entries: dict[str, str]) -> None:
+        self._entries = entries
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id != self._spot.variable:
+        if node.id not in self._entries:
             return node
-        return ast.parse(f"META[{self._spot.name!r}]", mode="eval").body
+        return ast.parse(f"META[{self._entries[node.id]!r}]", mode="eval").body
 
 
-class _Drop(ast.NodeTransformer):
-    """Removes the assignment of a constant."""
+def _require_free(function: ast.FunctionDef, call: ast.Call, spot: Spot) -> None:
+    """Refuses a variable that host code needs for more than this launch."""
+    inside = {id(node) for node in ast.walk(call)}
+    for node in ast.walk(function):
+        is_read = isinstance(node, ast.Name) and node.id == spot.variable and isinstance(node.ctx, ast.Load)
+        if is_read and id(node) not in inside:
+            raise AutotuneError(f"{spot.variable} is used outside the launch of {spot.kernel}", _BY_HAND)
 
-    def __init__(self, variable: str) -> None:
-        self._variable = variable
 
-    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
-        return None if _is_constant_of(node, self._variable) else node
+def _assignments(function: ast.FunctionDef, variable: str) -> Iterator[ast.Assign]:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and _is_constant_of(node, variable):
+            yield node
 
 
 # ------------------------------------------------------------------------------------------------------ reading code

@@ -10,6 +10,7 @@ import pytest
 
 import evaluators.suite.seeds as seeds
 from evolve.autotune import AutotuneError, is_same_kernel, merge
+from islands.operators.freeze import freeze_autotune
 
 SEEDS = Path(next(iter(seeds.__path__)))
 SOFTMAX = (SEEDS / "softmax.py").read_text()
@@ -29,6 +30,11 @@ def decorators(source: str, kernel: str) -> list[str]:
     return [ast.unparse(d) for d in function.decorator_list]
 
 
+def decorators_of_kernels(source: str) -> list[list[str]]:
+    functions = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.FunctionDef)]
+    return [[ast.unparse(d) for d in f.decorator_list] for f in functions if f.decorator_list]
+
+
 def test_what_differs_becomes_configurations_keyed_by_sizes() -> None:
     merged = merge([SOFTMAX, other(SOFTMAX, ("BLOCK = 1024", "BLOCK = 8192"), ("num_warps=4", "num_warps=16"))])
     first, second = decorators(merged, "softmax_kernel")
@@ -37,7 +43,15 @@ def test_what_differs_becomes_configurations_keyed_by_sizes() -> None:
         "triton.Config({'BLOCK': 8192}, num_warps=16)], key=['n_cols'])"
     )
     assert second == "triton.jit"
-    assert "BLOCK = " not in merged and "num_warps=4)" in merged and "softmax_kernel[lambda META: (n_rows,)]" in merged
+    assert "BLOCK = " not in merged
+    assert "        softmax_kernel[(n_rows,)](x, out, n_cols)\n" in merged
+
+
+def test_the_rest_of_the_program_keeps_its_comments() -> None:
+    merged = merge([SOFTMAX, other(SOFTMAX, ("num_warps=4", "num_warps=16"))])
+    kept = set(merged.splitlines())
+    lost = [line for line in SOFTMAX.splitlines() if line not in kept]
+    assert lost == ["        softmax_kernel[(n_rows,)](x, out, n_cols, BLOCK=BLOCK, num_warps=4)"]
 
 
 def test_the_grid_follows_the_chosen_configuration() -> None:
@@ -68,16 +82,17 @@ def test_another_kernel_cannot_be_merged() -> None:
 
 def test_a_knob_that_host_code_needs_cannot_vary() -> None:
     needs = other(SOFTMAX, ("out = torch.empty_like(x)\n", "out = torch.empty_like(x)\n        y = n_cols // BLOCK\n"))
-    with pytest.raises(AutotuneError, match="outside the grid"):
+    with pytest.raises(AutotuneError, match="outside the launch"):
         merge([needs, other(needs, ("BLOCK = 1024", "BLOCK = 2048"))])
 
 
 @pytest.mark.parametrize("name", sorted(p.stem for p in SEEDS.glob("*.py")))
-def test_warps_of_every_seed_merge_and_compile(name: str) -> None:
-    """Seeds are shaped in many ways; a merge ends as a program or as a refusal with a hint."""
+def test_warps_of_every_seed_merge_and_come_apart_again(name: str) -> None:
     source = (SEEDS / f"{name}.py").read_text()
     twin = re.sub(r"num_warps=(\d+)", lambda m: f"num_warps={2 * int(m[1])}", source)
     assert twin != source
     merged = merge([source, twin])
     assert "triton.autotune" in merged
-    compile(merged, name, "exec")
+    frozen = freeze_autotune(merged)
+    assert len(frozen) == 2 and all(is_same_kernel(one, frozen[0]) for one in frozen)
+    assert decorators_of_kernels(merge(frozen)) == decorators_of_kernels(merged)
