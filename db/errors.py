@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class EvolveError(Exception):
     """A fault that the user can mend. The command prints it with its hint, without a traceback, and exits with 2."""
@@ -11,7 +13,7 @@ class EvolveError(Exception):
         self.message = message
         self.hint = hint
 
-    def __reduce__(self) -> tuple[type[EvolveError], tuple[str, str]]:
+    def __reduce__(self) -> tuple[type[EvolveError], tuple[Any, ...]]:
         return type(self), (self.message, self.hint)
 
 
@@ -38,8 +40,8 @@ class ArchiveBusyError(ArchiveError):
         super().__init__(message, hint)
         self.owner_pid = owner_pid
 
-    def __reduce__(self) -> tuple[type[EvolveError], tuple[str, str]]:
-        return type(self), (self.message, self.hint)
+    def __reduce__(self) -> tuple[type[EvolveError], tuple[Any, ...]]:
+        return type(self), (self.message, self.hint, self.owner_pid)
 
 
 class QueryError(EvolveError, ValueError):

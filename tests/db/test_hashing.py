@@ -1,0 +1,91 @@
+"""Content hashes: equal for what is the same program, on every Python; different for what is not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from db.hashing import canonical_source, content_hash, program_id_of
+
+GOLDEN_FILE = Path(__file__).parent.parent / "data" / "golden_source.py"
+GOLDEN_HASH = "0a9195f35d4c87ca"
+ROOT = Path(__file__).parent.parent.parent
+
+PLAIN = """
+def kernel_function(x):
+    return x * 2
+"""
+REWRITTEN = '''
+"""A module docstring."""
+def kernel_function(
+    x,
+):
+    """Doubles."""
+    # two is enough
+    return (x * 0x2)
+'''
+
+
+def test_golden_hash() -> None:
+    """The name of a program must outlive releases and Python versions: archives are full of it."""
+    assert program_id_of(GOLDEN_FILE.read_text(), "ModelNew") == GOLDEN_HASH
+
+
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
+def test_golden_hash_on_every_python(version: str) -> None:
+    python = shutil.which(f"python{version}")
+    if python is None:
+        pytest.skip(f"no python{version} here")
+    # the file itself and not the package, whose dependencies that Python may lack
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT / 'db')!r}); import hashing, pathlib;"
+        f"print(hashing.program_id_of(pathlib.Path({str(GOLDEN_FILE)!r}).read_text(), 'ModelNew'))"
+    )
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60)
+    if done.returncode != 0 and "pyenv" in done.stderr:
+        pytest.skip(f"python{version} is not installed")
+    assert done.stdout.strip() == GOLDEN_HASH, done.stderr
+
+
+def test_comments_formatting_and_docstrings_make_no_new_program() -> None:
+    assert program_id_of(PLAIN, "kernel_function") == program_id_of(REWRITTEN, "kernel_function")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [PLAIN.replace("2", "3"), PLAIN.replace("x * 2", "2 * x"), PLAIN + "\nimport math\n", PLAIN.replace("(x)", "(y)")],
+)
+def test_another_program_has_another_name(other: str) -> None:
+    assert program_id_of(PLAIN, "kernel_function") != program_id_of(other, "kernel_function")
+
+
+def test_the_entry_point_is_part_of_the_name() -> None:
+    assert program_id_of(PLAIN, "kernel_function") != program_id_of(PLAIN, "ModelNew")
+
+
+def test_a_source_that_does_not_parse_still_has_a_name() -> None:
+    assert program_id_of("def (", "ModelNew") != program_id_of("def ((", "ModelNew")
+    assert len(program_id_of("def (", "ModelNew")) == 16
+    assert len(program_id_of("x = 1\0", "ModelNew")) == 16
+
+
+def test_a_string_that_is_no_docstring_stays() -> None:
+    assert "kept" in canonical_source('x = 1\n"kept"\n')
+    assert canonical_source('def f():\n    "gone"\n') == "def f():\n    pass"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['f"a{b!r:>{w}}c"', "f\"{b}'{w:05d}'\"", 'f"{b!s:}" "tail"', "f'{{literal}} {b}'", "f\"{'x' if b else 'y'}\""],
+)
+def test_f_strings_keep_their_meaning(source: str) -> None:
+    names = {"b": "it's", "w": 9}
+    assert eval(canonical_source(source), names) == eval(source, names)
+
+
+def test_parts_are_told_apart() -> None:
+    assert content_hash("ab", "c") != content_hash("a", "bc")
+    assert content_hash() != content_hash("")
