@@ -133,8 +133,8 @@ class Text:
         start, end = self.place(node)
         return self._bytes[start:end].decode()
 
-    def line(self, node: ast.stmt) -> tuple[int, int]:
-        """The whole line of a statement, with its line break."""
+    def line(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        """The whole lines of a node, with the last line break."""
         return self._starts[node.lineno - 1], self._starts[node.end_lineno or node.lineno]
 
     def margin(self, node: ast.expr | ast.stmt) -> str:
