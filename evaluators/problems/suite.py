@@ -19,7 +19,7 @@ def suite_names() -> list[str]:
 def unknown_problem(spec: str) -> ProblemError:
     """The error for a name that is neither in the suite nor a file."""
     names = suite_names()
-    wanted = spec.lower().replace("-", "_").removesuffix(".py")
+    wanted = spec.lower().removesuffix(".py")
     near = get_close_matches(wanted, names, n=1, cutoff=0.5)
     guess = f"did you mean {near[0]!r}? " if near else ""
     listed = "`evolve problems list` shows the built-in ones" if near else f"built in: {', '.join(names)}"

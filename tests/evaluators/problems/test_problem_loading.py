@@ -235,6 +235,12 @@ def test_a_constant_of_the_program_is_no_size(tmp_path: Path) -> None:
     assert "'TILE' is fixed" in error.message and "N=1048576" in error.hint
 
 
+def test_a_size_that_the_program_shares_with_its_inputs_is_fixed(tmp_path: Path) -> None:
+    spec = write(tmp_path, TRITON.replace("torch.randn(N,", "torch.randn(N, TILE,"))
+    assert load_problem(spec).full.sizes == {"N": 1 << 20}
+    assert "'TILE' is fixed" in refusal(spec, sizes={"TILE": 64}).message
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
