@@ -13,7 +13,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 from torch.overrides import TorchFunctionMode
 
 from db.records import Hardware
@@ -46,16 +46,27 @@ def _device(tensor: Any) -> Any:
 
 
 class OnCpu(TorchFunctionMode):  # type: ignore[misc]
-    """Sends what is asked of CUDA to the CPU."""
+    """Sends what is asked of CUDA to the CPU. Tensors that host code makes of numbers keep their values."""
+
+    def __init__(self, fake_mode: Any) -> None:
+        super().__init__()
+        self._fake_mode = fake_mode
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
         if function is torch.Tensor.get_device:
             return 0
+        if function is torch.tensor and _to_cpu((kwargs or {}).get("device")) == (kwargs or {}).get("device"):
+            return self._constant(args, kwargs or {})
         named = {k: _to_cpu(v) for k, v in (kwargs or {}).items() if k != "pin_memory"}
         with inside_torch():
             return function(*map(_to_cpu, args), **named)
+
+    def _constant(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        with unset_fake_temporarily():
+            value = torch.tensor(*args, **kwargs)
+        return self._fake_mode.fake_tensor_converter.from_real_tensor(self._fake_mode, value, make_constant=True)
 
 
 def _to_cpu(value: Any) -> Any:
@@ -162,7 +173,7 @@ def fake_device(hardware: Hardware, addresses: AddressSpace) -> Iterator[None]:
         ):
             stack.enter_context(patch.object(FakeTensor, name, answer))
         stack.enter_context(patch.object(torch.nn.Module, "_apply", _apply_to_module))
-        stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
-        stack.enter_context(OnCpu())
+        fake_mode = stack.enter_context(FakeTensorMode(allow_non_fake_inputs=True))
+        stack.enter_context(OnCpu(fake_mode))
         stack.enter_context(torch.no_grad())
         yield

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import DataDependentOutputException
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -49,12 +50,15 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         with inside_torch():
-            if _packet_name(operation) == HOST_READ:
-                result: Any = _one_of(args[0].dtype)
-            else:
+            try:
                 result = operation(*args, **(kwargs or {}))
-            if not is_allocation_or_view(operation):
-                self._record(operation, tree_leaves((args, kwargs)), tree_leaves(result))
+            except DataDependentOutputException:
+                if _packet_name(operation) != HOST_READ:
+                    raise
+                result = _one_of(args[0].dtype)
+            inputs = tree_leaves((args, kwargs))
+            if not is_allocation_or_view(operation) and not _is_on_host(inputs):
+                self._record(operation, inputs, tree_leaves(result))
         return result
 
     def _record(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
@@ -69,6 +73,12 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
 
 def _tensors(values: list[Any]) -> list[Any]:
     return [v for v in values if isinstance(v, torch.Tensor)]
+
+
+def _is_on_host(inputs: list[Any]) -> bool:
+    """Do all tensors have known values? Host code made them of numbers (`torch.tensor([2, 4])`), no GPU is asked."""
+    tensors = _tensors(inputs)
+    return bool(tensors) and all(getattr(t, "constant", None) is not None for t in tensors)
 
 
 def _unique_bytes(tensor: Any) -> int:
