@@ -11,6 +11,7 @@ SHIMS = {
     "loop_bounds_at_run_time": shims.loop_bounds_at_run_time,
     "scalar_arguments": shims.scalar_arguments,
     "libdevice_functions": shims.libdevice_functions,
+    "running_sums": shims.running_sums,
     "bfloat16": bfloat16.install,
     "autotuned_kernels": shims.autotuned_kernels,
     "no_borrowed_names": shims.no_borrowed_names,
