@@ -108,17 +108,32 @@ def _open_file(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
 
 
 def _check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """A truncated file opens, answers count(*), and fails at some later question: so compare its length at once."""
-    row = connection.execute("SELECT block_size, total_blocks FROM pragma_database_size()").fetchall()[0]
-    n_expected = _BLOCK_BYTES_BEFORE_DATA + int(row[0]) * int(row[1])
-    n_bytes = path.stat().st_size
-    if row[1] and n_bytes < n_expected:
-        raise _damaged(path, f"it is truncated: {n_bytes:,} bytes of {n_expected:,}")
+    """A truncated file opens, answers count(*), and fails at some later question: so compare its length at once.
+
+    A whole file holds at least as many blocks as are in use, and the last one that a table names; the free ones at its
+    end are cut off at checkpoints.
+    """
+    block_size, n_used = connection.execute("SELECT block_size, used_blocks FROM pragma_database_size()").fetchall()[0]
+    last_blocks = [
+        connection.execute(
+            "SELECT coalesce(max(greatest(block_id, list_max(additional_block_ids))), -1)"
+            f" FROM pragma_storage_info('{table}') WHERE persistent"
+        ).fetchall()[0][0]
+        for table in _tables(connection)
+    ]
+    n_blocks = max([n_used, *(block + 1 for block in last_blocks)])
+    n_expected = _BLOCK_BYTES_BEFORE_DATA + block_size * n_blocks if n_blocks else 0
+    if path.stat().st_size < n_expected:
+        raise _damaged(path, f"it is truncated: {path.stat().st_size:,} bytes of at least {n_expected:,}")
+
+
+def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    return [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
 
 
 def _read_ends(connection: duckdb.DuckDBPyConnection) -> None:
     """Reads the last row of every table: what was written last is what a crash of the machine would tear."""
-    for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+    for name in _tables(connection):
         connection.execute(f"SELECT * FROM {name} WHERE rowid = (SELECT max(rowid) FROM {name})").fetchall()
 
 

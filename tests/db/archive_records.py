@@ -39,7 +39,7 @@ def problem(name: str = "softmax", n: int = 4096) -> Problem:
     return Problem(
         name=name,
         kind="triton",
-        source=FUNCTION.format(0) + "\n\ndef get_inputs():\n    return []\n",
+        source=FUNCTION.format(0) + f"\n\ndef get_inputs():\n    return [{name!r}]\n",
         workloads=(Workload(name="full", role="full", sizes={"n": n}), Workload(name="small", role="small")),
         seeds=(FUNCTION.format(0),),
     )
