@@ -76,7 +76,7 @@ def _texts(facts: ReportFacts) -> dict[str, Any]:
     return {
         "diff": diff_lines(seed, best),
         "source": source_html(best) if best else "",
-        "settings": list(flatten(facts.run.config).items()),
+        "settings": [(k, v) for k, v in flatten(facts.run.config).items() if v not in ("", None, [], {})],
         "sizes": facts.problem.full.sizes,
     }
 

@@ -12,6 +12,9 @@ from db.measures import Cell, MeasureSpace, Tier
 from db.records import Evaluation, Gate, Latency, Outcome, Problem, Run
 
 
+CONFIRM = "confirm"  # the operator under which `evolve.search` records that a winner was judged a second time
+
+
 @dataclass(frozen=True)
 class Point:
     """A correct candidate in the order of its verdict. `seconds` since the start of the run."""
@@ -109,6 +112,7 @@ class ReportFacts:
     n_islands: int
     best: Evaluation | None  # the fastest that may replace the baseline, else the fastest correct one
     is_baseline_kept: bool
+    is_confirmed: bool  # the best was judged a second time, and its figures are of that judgement
     points: tuple[Point, ...]
     funnel: Funnel
     techniques: tuple[TechniqueRow, ...]
@@ -125,12 +129,16 @@ class ReportFacts:
 def gather(problem: Problem, run: Run, evaluations: Sequence[Evaluation]) -> ReportFacts:
     """The facts of a run; `evaluations` in the order in which they were inserted."""
     own = [e for e in evaluations if e.verdict.is_correct and e.verdict.precision is run.precision]
-    best = best_of(own)
+    confirmed = best_of(e for e in own if is_confirmation(e))
+    evaluations = [e for e in evaluations if not is_confirmation(e)]
+    own = [e for e in own if not is_confirmation(e)]
+    best = confirmed or best_of(own)
     return ReportFacts(
         problem=problem,
         run=run,
         n_evaluations=len(evaluations),
         n_islands=len({e.candidate.island for e in evaluations}),
+        is_confirmed=confirmed is not None,
         best=best,
         is_baseline_kept=best is None or not best.verdict.replaces_baseline,
         points=tuple(_points(evaluations, run)),
@@ -141,6 +149,11 @@ def gather(problem: Problem, run: Run, evaluations: Sequence[Evaluation]) -> Rep
         failures=tuple(failure_rows(evaluations)),
         n_other_precision=sum(e.verdict.is_correct for e in evaluations) - len(own),
     )
+
+
+def is_confirmation(evaluation: Evaluation) -> bool:
+    """Whether this is the second judgement of a winner and not a candidate of its own."""
+    return evaluation.candidate.lineage.operator == CONFIRM
 
 
 def best_of(correct: Iterable[Evaluation]) -> Evaluation | None:
@@ -239,7 +252,7 @@ def _count(tally: _Tally, evaluation: Evaluation, parents: Sequence[Latency]) ->
 
 
 def lineage_of(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[LineageStep]:
-    """The ancestors of `best` along its first parents, oldest first, itself last."""
+    """The ancestors of `best` along its first parents, oldest first, itself last, then its second judgement if any."""
     first: dict[str, tuple[int, Evaluation]] = {}
     for n, e in enumerate(evaluations, start=1):
         if e.verdict.latency:
@@ -252,6 +265,8 @@ def lineage_of(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[Line
         chain.append(first[program_id])
         program_id = next(iter(chain[-1][1].candidate.lineage.parents), None)
     chain.reverse()
+    if is_confirmation(best):
+        chain.append((len(evaluations), best))
     changes = [None, *(_latency(a).device_us / _latency(b).device_us for (_, a), (_, b) in pairwise(chain))]
     return [_step(n, e, change) for (n, e), change in zip(chain, changes, strict=True)]
 

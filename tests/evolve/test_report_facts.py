@@ -7,7 +7,9 @@ from support.runs import make_evaluations, make_problem, make_run, one_evaluatio
 
 from db.measures import Tier
 from db.records import Evaluation, Gate, PrecisionClass
+from evolve.reports.build import render
 from evolve.reports.facts import (
+    CONFIRM,
     best_of,
     cells_of,
     failure_rows,
@@ -61,6 +63,25 @@ def test_lineage_follows_first_parents_from_the_seed() -> None:
     assert [s.n for s in steps] == [1, 2, 4]
     assert [s.change for s in steps] == [None, pytest.approx(1.25), pytest.approx(80 / 60)]
     assert steps[-1].other_parents == (aside.candidate.program_id,)
+
+
+def test_a_second_judgement_is_the_result_and_no_candidate() -> None:
+    seed = made(0, 100.0)
+    best = made(1, 50.0, parents=[seed])
+    lucky = made(2, 40.0, parents=[seed])
+    again = made(3, 52.0, source="VALUE = 1", parents=[best], operator=CONFIRM, technique="")
+    facts = gather(PROBLEM, RUN, [seed, best, lucky, again])
+    assert facts.best is again and facts.is_confirmed
+    assert facts.n_evaluations == facts.funnel.proposed == len(facts.points) == 3
+    assert [row.name for row in facts.techniques] == ["tile_size"]
+    assert [step.latency_us for step in facts.lineage] == [100.0, 50.0, 52.0]
+    assert "judged twice" in render(facts) and "judged again" in render(facts)
+
+
+def test_a_second_judgement_has_the_name_that_the_search_gives_it() -> None:
+    from evolve import search
+
+    assert search.CONFIRM == CONFIRM
 
 
 def test_lineage_ends_where_an_ancestor_is_its_own() -> None:

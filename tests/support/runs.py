@@ -375,6 +375,7 @@ def one_evaluation(
     baseline_us: float = 100.0,
     memory_pct: float = 70.0,
     wins: bool | None = None,
+    operator: str = "",
 ) -> Evaluation:
     """One evaluation to order: correct at `us` microseconds, or refused by a gate where `us` is None."""
     candidate = Candidate(
@@ -385,7 +386,7 @@ def one_evaluation(
         source=source or f"VALUE = {n}",
         entry_point=EntryPoint.MODEL,
         lineage=Lineage(
-            operator="retune" if parents else "seed",
+            operator=operator or ("retune" if parents else "seed"),
             technique=technique if parents else "",
             parents=tuple(p.candidate.program_id for p in parents),
         ),
