@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ray
 
 from db.records import Candidate, DeviceKind, LatencyKind, Problem, Verdict
 from evaluators.evaluator import Evaluator, EvaluatorReport, EvaluatorSettings, Prepared, open_evaluator
+
+if TYPE_CHECKING:
+    from evaluators.preparer import Preparer
 
 N_RESTARTS = 8
 
@@ -17,23 +20,34 @@ N_RESTARTS = 8
 class PreparerActor:
     """Static gate, compilation and fingerprint on CPU cores. `max_concurrency` says how many candidates at once."""
 
-    def __init__(self, problem: Problem, settings: EvaluatorSettings, report: EvaluatorReport) -> None:
-        from evaluators.preparer import Preparer
+    def __init__(self, problem: Problem, settings: EvaluatorSettings) -> None:
+        from evaluators.preparer import start_zygote
 
-        self._preparer = Preparer(
-            problem,
-            settings,
-            report.hardware,
-            extern_ops=report.baseline.extern_ops,
-            keeps_cache=report.baseline.kind is LatencyKind.MEASURED,
-        )
+        self._asked = (problem, settings)
+        self._zygote = start_zygote()
+        self._preparer: Preparer | None = None
+        self._opening = threading.Lock()
 
-    def prepare(self, candidate: Candidate) -> Prepared:
-        """See `Preparer.prepare`."""
-        return self._preparer.prepare(candidate)
+    def prepare(self, candidate: Candidate, report: EvaluatorReport) -> Prepared:
+        """See `Preparer.prepare`. `report` is an evaluator's: which GPU, and which library operations are allowed."""
+        return self._opened(report).prepare(candidate)
 
     def close(self) -> None:
-        self._preparer.close()
+        self._zygote.close()
+
+    def _opened(self, report: EvaluatorReport) -> Preparer:
+        from evaluators.preparer import Preparer
+
+        with self._opening:
+            if self._preparer is None:
+                self._preparer = Preparer(
+                    *self._asked,
+                    report.hardware,
+                    extern_ops=report.baseline.extern_ops,
+                    keeps_cache=report.baseline.kind is LatencyKind.MEASURED,
+                    zygote=self._zygote,
+                )
+            return self._preparer
 
 
 @ray.remote(max_restarts=N_RESTARTS)
@@ -84,10 +98,10 @@ def start_evaluator(problem: Problem, settings: EvaluatorSettings, device: Devic
     return EvaluatorActor.options(**options).remote(problem, settings, device)  # type: ignore[attr-defined]
 
 
-def start_preparer(problem: Problem, settings: EvaluatorSettings, report: EvaluatorReport, n_at_once: int) -> Any:
+def start_preparer(problem: Problem, settings: EvaluatorSettings, n_at_once: int) -> Any:
     """Starts a preparer's actor that compiles up to `n_at_once` candidates side by side.
 
-    `report` comes from an evaluator of the run: it says for which GPU, and which library operations are allowed.
+    It warms up while the evaluator of the run measures its baselines.
     """
     options = {"num_cpus": 1, "max_concurrency": n_at_once + 1}
-    return PreparerActor.options(**options).remote(problem, settings, report)  # type: ignore[attr-defined]
+    return PreparerActor.options(**options).remote(problem, settings)  # type: ignore[attr-defined]

@@ -27,6 +27,11 @@ NOT_CAPTURED = "not_captured"  # evidence of the static gate: only a device can 
 MAX_KEPT = 256  # folders with compiled kernels; an older one is compiled again
 
 
+def start_zygote() -> Zygote:
+    """The process that a preparer forks its children from. Takes seconds, and needs to know no problem."""
+    return Zygote(interpret=False, preload=CAPTURE_PRELOAD)
+
+
 class Preparer:
     """Prepares candidates of one problem for one GPU. Any thread may prepare; children run side by side."""
 
@@ -38,19 +43,21 @@ class Preparer:
         *,
         extern_ops: Sequence[str] = (),
         keeps_cache: bool = True,
+        zygote: Zygote | None = None,
     ) -> None:
         """
         Args:
             extern_ops: operations of libraries that the compiled baseline calls, which host code may call as well.
             keeps_cache: leave what was compiled in `Prepared.cache_dir`, for an evaluator on this machine.
+            zygote: of `start_zygote`, when it was started ahead; closed with the preparer.
         """
         self._settings = settings
         self._hardware = hardware
         self._extern_ops = tuple(extern_ops)
         self._keeps_cache = keeps_cache
-        self._forwards = {w.name: _forward_of(problem, w, hardware) for w in (problem.full, problem.small)}
+        self._forwards = {w.name: forward_of(problem, w, hardware) for w in (problem.full, problem.small)}
         self._kept: deque[str] = deque()
-        self._zygote = Zygote(interpret=False, preload=CAPTURE_PRELOAD)
+        self._zygote = zygote or start_zygote()
 
     def prepare(self, candidate: Candidate) -> Prepared:
         """The candidate with its captures and fingerprint, or with the verdict of the gate that refused it."""
@@ -115,7 +122,7 @@ class Preparer:
         return Cascade(timed, self._hardware, software_versions(), self._settings.precision).failed(refusal)
 
 
-def _forward_of(problem: Problem, workload: Workload, hardware: Hardware) -> dict[str, Any]:
+def forward_of(problem: Problem, workload: Workload, hardware: Hardware) -> dict[str, Any]:
     """What a capture needs to know of a workload: shapes and arguments, no data."""
     reference = Reference(problem, workload)
     specs = [spec.model_dump(mode="json") if isinstance(spec, TensorSpec) else spec for spec in reference.input_specs()]

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from db.actor import ArchiveActor
-from db.records import DeviceKind, Problem, Run
+from db.records import DeviceKind, Problem
 from evaluators.actor import start_evaluator, start_preparer
 from evaluators.report import EvaluatorReport
 from evaluators.settings import EvaluatorSettings
@@ -25,14 +25,15 @@ CLOSE_S = 20.0
 
 
 class Crew:
-    """The archive, the evaluators and the preparers of one run; the islands join when the run has a name."""
+    """The archive, the evaluators, the preparers and the islands of one run."""
 
-    def __init__(self, config: RunConfig, problem: Problem, device: DeviceKind) -> None:
+    def __init__(self, config: RunConfig, problem: Problem, device: DeviceKind, run_id: str) -> None:
         self._config = config
         self._problem = problem
         self._device = device
         self._judging = settings_for(config)
-        self._islands: list[Any] = []
+        self._run_id = run_id
+        self.islands: list[Any] = []
         self._preparers: list[Any] = []
         self._evaluators: list[Any] = []
         self.archive: Any = None
@@ -49,31 +50,27 @@ class Crew:
         path = Path(self._config.archive).resolve()
         self.archive = ArchiveActor.options(**cluster.on_this_node()).remote(str(path), wait_s=wait_s)  # type: ignore[attr-defined]
         await answer(self.archive.open.remote())
+        self.islands = [self._start_island(index) for index in range(self._config.islands)]
+        self._preparers = [
+            start_preparer(self._problem, self._judging, CORES_PER_PREPARER) for _ in range(self._n_preparers())
+        ]
         self._evaluators = [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
         reports = await asyncio.gather(*(answer(actor.report.remote()) for actor in self._evaluators))
         report: EvaluatorReport = reports[0]
-        self._preparers = [
-            start_preparer(self._problem, self._judging, report, CORES_PER_PREPARER)
-            for _ in range(self._n_preparers())
-        ]
         return report
 
-    def start_islands(self, run: Run) -> list[Any]:
-        """One actor for each island of the run. They think little and wait much: no core is kept for them."""
-        self._islands = [
-            IslandActor.options(num_cpus=0).remote(  # type: ignore[attr-defined]
-                island_id=index,
-                run_id=run.run_id,
-                problem_id=run.problem_id,
-                entry_point=self._problem.entry_point,
-                strategy=self._config.strategy,
-                rng_seed=self._config.rng_seed,
-                settings=self._config.search,
-                precision=self._config.precision,
-            )
-            for index in range(self._config.islands)
-        ]
-        return self._islands
+    def _start_island(self, index: int) -> Any:
+        """Islands think little and wait much: no core is kept for them."""
+        return IslandActor.options(num_cpus=0).remote(  # type: ignore[attr-defined]
+            island_id=index,
+            run_id=self._run_id,
+            problem_id=self._problem.problem_id,
+            entry_point=self._problem.entry_point,
+            strategy=self._config.strategy,
+            rng_seed=self._config.rng_seed,
+            settings=self._config.search,
+            precision=self._config.precision,
+        )
 
     @property
     def preparers(self) -> ActorPool:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from db.records import Candidate, Gate, GateResult, Outcome, PrecisionClass, Verdict
+from evaluators.report import EvaluatorReport
 from evolve.cluster import ActorDied, answer
 
 
@@ -54,16 +55,16 @@ class JudgePool:
         preparers: ActorPool,
         evaluators: ActorPool,
         archive: Any,
-        hardware_id: str,
+        report: EvaluatorReport,
         precision: PrecisionClass,
-        versions: dict[str, str],
     ) -> None:
         self._preparers = preparers
         self._evaluators = evaluators
         self._archive = archive
-        self._hardware_id = hardware_id
+        self._report = report
+        self._hardware_id = report.hardware.hardware_id
+        self._versions = report.versions
         self._precision = precision
-        self._versions = versions
         self._programs: dict[str, Verdict] = {}  # of this run, by program id
         self._in_progress: dict[str, asyncio.Future[Verdict]] = {}  # by program id or fingerprint
 
@@ -80,7 +81,7 @@ class JudgePool:
         return [await self._anew(candidate) for candidate in candidates]
 
     async def _anew(self, candidate: Candidate) -> Verdict:
-        prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate)
+        prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate, self._report)
         if isinstance(prepared, Verdict):
             return prepared
         return _as_verdict(await self._with_retry(self._evaluators, "evaluate", candidate, prepared))
@@ -94,7 +95,7 @@ class JudgePool:
         return verdict
 
     async def _prepare_and_evaluate(self, candidate: Candidate) -> Verdict:
-        prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate)
+        prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate, self._report)
         if isinstance(prepared, Verdict):
             return prepared
         if prepared.verdict is not None:
@@ -136,10 +137,10 @@ class JudgePool:
         finally:
             del self._in_progress[key]
 
-    async def _with_retry(self, pool: ActorPool, method: str, candidate: Candidate, argument: Any) -> Any:
+    async def _with_retry(self, pool: ActorPool, method: str, candidate: Candidate, *arguments: Any) -> Any:
         for is_last in (False, True):
             try:
-                return await pool.call(method, argument)
+                return await pool.call(method, *arguments)
             except ActorDied as error:
                 if is_last:
                     return self._crash(candidate, str(error).splitlines()[0])

@@ -79,9 +79,10 @@ class _Start:
 
 async def _search(start: _Start, on_event: OnEvent) -> RunResult:
     seeds = collect_seeds(start.config, start.problem)
-    async with Crew(start.config, start.problem, start.device) as crew:
+    run_id = start.run.run_id if start.run else _new_run_id()
+    async with Crew(start.config, start.problem, start.device, run_id) as crew:
         report = await crew.open(wait_s=RESUME_WAIT_S if start.run else 0.0)
-        run = _continued(start.run) if start.run else _new_run(start, report)
+        run = _continued(start.run) if start.run else _new_run(start, run_id, report)
         await answer(crew.archive.add_problem.remote(start.problem))
         await answer(crew.archive.add_run.remote(run))
         on_event(_started(start, run, report))
@@ -106,12 +107,11 @@ class _Session:
             preparers=crew.preparers,
             evaluators=crew.evaluators,
             archive=crew.archive,
-            hardware_id=run.hardware.hardware_id,
+            report=report,
             precision=config.precision,
-            versions=report.versions,
         )
         self._search = Search(
-            islands=crew.start_islands(run),
+            islands=crew.islands,
             judge=self._judge,
             archive=crew.archive,
             budget=self.budget,
@@ -156,11 +156,13 @@ class _Session:
         return await asyncio.to_thread(write_results, result, Path(self._config.archive), folder)
 
 
-def _new_run(start: _Start, report: EvaluatorReport) -> Run:
-    now = time.time()
-    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+def _new_run_id() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
+
+
+def _new_run(start: _Start, run_id: str, report: EvaluatorReport) -> Run:
     return Run(
-        run_id=f"{stamp}-{uuid.uuid4().hex[:4]}",
+        run_id=run_id,
         problem_id=start.problem.problem_id,
         rng_seed=start.config.rng_seed,
         device=start.device,
@@ -169,7 +171,7 @@ def _new_run(start: _Start, report: EvaluatorReport) -> Run:
         latency_kind=LatencyKind.MEASURED if start.device is DeviceKind.CUDA else LatencyKind.MODELLED,
         config=start.config.model_dump(mode="json"),
         versions=report.versions,
-        started_at=now,
+        started_at=time.time(),
     )
 
 
