@@ -1,38 +1,14 @@
-"""One zygote for the tests of a module; and the question whether anything of a folder is still alive."""
+"""One zygote for the tests of a module, in each kind of isolation."""
 
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from evaluators.sandbox import Limits, Zygote
-
-JOBS = "tests.evaluators.sandbox.jobs:"
-TEST_LIMITS = Limits(resident_bytes=512 * 1024**2, n_processes=64, output_bytes=8 * 1024**2)
+from evaluators.sandbox import Zygote
+from tests.evaluators.sandbox.aftermath import TEST_LIMITS
 
 
 @pytest.fixture(scope="module", params=["namespaces", "subreaper"])
 def zygote(request: pytest.FixtureRequest) -> Iterator[Zygote]:
     with Zygote(interpret=True, limits=TEST_LIMITS, isolation=request.param) as zygote:
         yield zygote
-
-
-def living_in(folder: Path) -> list[int]:
-    """Processes whose working folder is below a folder, removed or not."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if str((process / "cwd").readlink()).startswith(str(folder)):
-                found.append(int(process.name))
-        except OSError:
-            continue
-    return found
-
-
-def wait_until_dead(folder: Path, seconds: float) -> list[int]:
-    """Who still lives below a folder after so many seconds, as a rule nobody."""
-    end = time.monotonic() + seconds
-    while (alive := living_in(folder)) and time.monotonic() < end:
-        time.sleep(0.02)
-    return alive

@@ -8,7 +8,7 @@ import sys
 import time
 
 from evaluators.sandbox import Zygote
-from tests.evaluators.sandbox.conftest import JOBS, TEST_LIMITS
+from tests.evaluators.sandbox.aftermath import JOBS, TEST_LIMITS
 
 
 def main(isolation: str, job: str) -> None:

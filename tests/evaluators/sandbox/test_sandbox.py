@@ -14,7 +14,7 @@ import torch
 
 from evaluators.sandbox import ChildEnded, SandboxError, Zygote
 from evaluators.sandbox.tensors import open_shared, share
-from tests.evaluators.sandbox.conftest import JOBS, living_in, wait_until_dead
+from tests.evaluators.sandbox.aftermath import JOBS, living_in, wait_until_dead
 
 
 def test_messages_go_both_ways(zygote: Zygote) -> None:

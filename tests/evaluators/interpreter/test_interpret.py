@@ -54,9 +54,7 @@ def spec(*shape: int, dtype: str = "float32") -> TensorSpec:
 def test_a_model_gets_weights_and_inputs_and_gives_tensors(zygote: Zygote) -> None:
     x, weight = torch.arange(6.0), torch.arange(6.0).flip(0)
     specs = [spec(6), spec(), spec(0, 3)]
-    result = run(
-        zygote, MODEL, [x, 7], specs, entry_point="ModelNew", init_args=[6, 0.5], weights={"weight": weight}
-    )
+    result = run(zygote, MODEL, [x, 7], specs, entry_point="ModelNew", init_args=[6, 0.5], weights={"weight": weight})
     assert result.failure is None
     assert result.outputs is not None
     y, total, empty = result.outputs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from evaluators.sandbox import ChildEnded, Exit, Zygote
-from tests.evaluators.sandbox.conftest import JOBS, living_in
+from tests.evaluators.sandbox.aftermath import JOBS, living_in
 
 
 def run(zygote: Zygote, job: str, *, deadline_s: float = 20, **payload: object) -> Exit:
