@@ -1,4 +1,7 @@
-"""Average pooling with windows of 11 x 11 that do not overlap, (64, 64, 256, 256) float32: 1.07 GB in, 9 MB out."""
+"""Average pooling, windows of 11 x 11, float32.
+
+(64, 64, 256, 256), windows that do not overlap: 1.07 GB in, 9 MB out.
+"""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,7 @@
-"""Mean cross entropy of logits against class labels, (32768, 4096) float32: 0.54 GB in, one number out."""
+"""Mean cross entropy of logits against labels, float32.
+
+(32768, 4096): 0.54 GB in, one number out.
+"""
 
 import torch
 import torch.nn as nn

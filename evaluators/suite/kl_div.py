@@ -1,6 +1,6 @@
-"""Kullback-Leibler divergence of log-probabilities from target probabilities, averaged over the batch.
+"""Kullback-Leibler divergence, mean over the batch, float32.
 
-(32768, 4096) float32: 1.07 GB in, one number out.
+Log-probabilities and target probabilities (32768, 4096): 1.07 GB in, one number out.
 """
 
 import torch

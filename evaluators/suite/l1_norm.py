@@ -1,4 +1,7 @@
-"""Rows divided by their mean absolute value, (4096, 65536) float32: 1.07 GB in, 1.07 GB out."""
+"""Rows divided by their mean absolute value, float32.
+
+(4096, 65536): 1.07 GB in, 1.07 GB out.
+"""
 
 import torch
 import torch.nn as nn

@@ -1,6 +1,6 @@
-"""Layer normalisation over all but the first dimension with an affine map, (64, 64, 256, 256) float32.
+"""Layer norm over all but the first dimension, affine, float32.
 
-1.07 GB in, 1.07 GB out, and 17 MB each of weight and bias.
+(64, 64, 256, 256): 1.07 GB in, 1.07 GB out, and 17 MB each of weight and bias.
 """
 
 import torch

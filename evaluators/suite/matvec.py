@@ -1,4 +1,7 @@
-"""Matrix times vector, (2048, 262144) by (262144, 1) float16: 1.07 GB in, 4 KB out. Sums are kept in float32."""
+"""Matrix times vector, float16.
+
+(2048, 262144) by (262144, 1): 1.07 GB in, 4 KB out. Sums are kept in float32.
+"""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,7 @@
-"""Root-mean-square normalisation over the channels of images, (64, 64, 256, 256) float32: 1.07 GB in, 1.07 GB out."""
+"""Root-mean-square norm over channels, float32.
+
+(64, 64, 256, 256): 1.07 GB in, 1.07 GB out.
+"""
 
 import torch
 import torch.nn as nn

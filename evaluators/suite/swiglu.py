@@ -1,4 +1,7 @@
-"""SwiGLU gate: silu(gate) * up, elementwise, (16384, 8192) float16: 0.54 GB in, 0.27 GB out."""
+"""SwiGLU gate: silu(gate) * up, float16.
+
+(16384, 8192): 0.54 GB in, 0.27 GB out.
+"""
 
 import torch
 import torch.nn as nn
