@@ -43,18 +43,17 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def find_mendable(error: BaseException) -> EvolveError | None:
-    """The EvolveError in an exception: itself, or what a Ray task or a `raise ... from` wrapped."""
+    """The EvolveError in an exception: itself, or what a Ray task, a group of tasks or a `raise ... from` wrapped."""
+    waiting: list[BaseException] = [error]
     seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
+    while waiting:
+        current = waiting.pop(0)
         seen.add(id(current))
         cause = getattr(current, "cause", None)  # of a RayTaskError, which may itself pose as its cause's class
-        if isinstance(cause, BaseException):
-            current = cause
-            continue
-        if isinstance(current, EvolveError):
+        if isinstance(current, EvolveError) and not isinstance(cause, BaseException):
             return current
-        current = current.__cause__
+        wrapped = [cause, *getattr(current, "exceptions", ()), current.__cause__]
+        waiting += [e for e in wrapped if isinstance(e, BaseException) and id(e) not in seen]
     return None
 
 

@@ -11,7 +11,6 @@ from itertools import pairwise
 from db.measures import Cell, MeasureSpace, Tier
 from db.records import Evaluation, Gate, Latency, Outcome, Problem, Run
 
-
 CONFIRM = "confirm"  # the operator under which `evolve.search` records that a winner was judged a second time
 
 

@@ -117,6 +117,18 @@ def test_a_mendable_error_is_found_behind_other_errors() -> None:
     assert find_mendable(ValueError("a bug")) is None
 
 
+def test_a_mendable_error_of_a_group_of_tasks_is_found() -> None:
+    group = ExceptionGroup("tasks", [ValueError("a bug"), ExceptionGroup("inner", [ConfigError("no key", "a hint")])])
+    found = find_mendable(group)
+    assert isinstance(found, ConfigError) and found.hint == "a hint"
+
+
+def test_causes_that_go_in_circles_end() -> None:
+    one, other = ValueError("one"), ValueError("other")
+    one.__cause__, other.__cause__ = other, one
+    assert find_mendable(one) is None
+
+
 def test_a_mendable_error_of_a_ray_task_is_found(ray_session: None) -> None:
     import ray
 
