@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from db.connection import connect, disown, translated
+from db.connection import connect, disown, is_file_fault, translated
 from db.errors import ArchiveError, QueryError
 from db.export import export
 from db.queries import Elite, LineageRow, Question, Table
@@ -147,7 +147,7 @@ class ProgramArchive(ArchiveReader):
         if timer:
             timer.start()
         try:
-            with translated(self.path), _refused():
+            with translated(self.path), _refused(self.path):
                 _check_reads(cursor, sql)
                 cursor.execute("BEGIN TRANSACTION READ ONLY")
                 cursor.execute(sql, list(parameters))
@@ -227,8 +227,8 @@ def _check_reads(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
-    """Turns what is wrong with a question into a `QueryError`."""
+def _refused(path: Path) -> Iterator[None]:
+    """Turns what is wrong with a question into a `QueryError`; what is wrong with the archive's file passes through."""
     try:
         yield
     except duckdb.InterruptException as error:
@@ -236,7 +236,8 @@ def _refused() -> Iterator[None]:
     except duckdb.TransactionException as error:
         raise QueryError("only questions are answered, not writes", "use SELECT") from error
     except duckdb.Error as error:
-        if isinstance(error, duckdb.IOException | duckdb.FatalException):
+        # a question may name files of its own, and theirs are its faults
+        if is_file_fault(error) and (str(path) in str(error) or "Corrupt" in str(error)):
             raise
         raise QueryError(str(error).splitlines()[0], "tables: runs, problems, programs, evaluations, elites") from error
 

@@ -19,18 +19,21 @@ from db.migrations import check_version, load_steps, migrate
 CHECKPOINT_THRESHOLD = "1GB"
 POLL_S = 0.1
 
-_BLOCK_BYTES_BEFORE_DATA = 3 * 4096  # a DuckDB file: three headers, then blocks
+_BYTES_BEFORE_BLOCKS = 3 * 4096  # a DuckDB file: three headers, then blocks
+_MAGIC_AT, _MAGIC = 8, b"DUCK"
 _LOCKED = re.compile(r"Conflicting lock is held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 _NO_SPACE = ("No space left", "File too large", "Disk quota exceeded")
-_NOT_WRITABLE = ("Permission denied", "Read-only file system", "Operation not permitted")
-_DAMAGED = (
-    "not a valid DuckDB",
-    "Could not read enough bytes",
-    "orrupt",
-    "checksum",
-    "Serialization Error",
-)
-_FILE_FAULTS = (duckdb.IOException, duckdb.FatalException, duckdb.SerializationException, duckdb.InternalException)
+_NOT_ALLOWED = ("Permission denied", "Read-only file system", "Operation not permitted")
+_DAMAGED = ("not a valid DuckDB", "Could not read enough bytes", "Corrupt database", "Serialization Error")
+# DuckDB raises what it finds broken inside a file as its plain Error
+_FILE_FAULTS = (duckdb.OperationalError, duckdb.InternalError)
+
+# every index of the schema: what a file that was cut short has lost last
+_INDEXED = {
+    "problems": ("problem_id",),
+    "runs": ("run_id",),
+    "evaluations": ("candidate_id", "seq", "program_id", "fingerprint"),
+}
 
 _owned: set[Path] = set()  # the files that this process has open for writing: DuckDB's lock is per process
 _owned_lock = threading.Lock()
@@ -67,12 +70,22 @@ def is_owned_here(path: Path) -> bool:
 
 
 def _check_place(path: Path, read_only: bool) -> None:
-    if path.is_dir():
-        raise ArchiveError(f"{path} is a folder", "name a file: --archive FILE")
-    if read_only and not path.exists():
-        raise ArchiveError(f"there is no archive {path}", "evolve run writes one; --archive FILE names another")
-    if not path.parent.is_dir():
-        raise ArchiveError(f"the folder {path.parent} does not exist", f"create it: mkdir -p {path.parent}")
+    try:
+        if path.is_dir():
+            raise ArchiveError(f"{path} is a folder", "name a file: --archive FILE")
+        if read_only and not path.exists():
+            raise ArchiveError(f"there is no archive {path}", "evolve run writes one; --archive FILE names another")
+        if not path.parent.is_dir():
+            raise ArchiveError(f"the folder {path.parent} does not exist", f"create it: mkdir -p {path.parent}")
+        if path.exists() and not _has_magic(path):
+            raise _damaged(path, "it is no DuckDB file")
+    except PermissionError as error:
+        raise _not_allowed(path) from error
+
+
+def _has_magic(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(_MAGIC_AT + len(_MAGIC)).endswith(_MAGIC)
 
 
 def _connect_once(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -122,7 +135,7 @@ def _check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         for table in _tables(connection)
     ]
     n_blocks = max([n_used, *(block + 1 for block in last_blocks)])
-    n_expected = _BLOCK_BYTES_BEFORE_DATA + block_size * n_blocks if n_blocks else 0
+    n_expected = _BYTES_BEFORE_BLOCKS + block_size * n_blocks if n_blocks else 0
     if path.stat().st_size < n_expected:
         raise _damaged(path, f"it is truncated: {path.stat().st_size:,} bytes of at least {n_expected:,}")
 
@@ -132,40 +145,57 @@ def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 def _read_ends(connection: duckdb.DuckDBPyConnection) -> None:
-    """Reads the last row of every table: what was written last is what a crash of the machine would tear."""
-    for name in _tables(connection):
-        connection.execute(f"SELECT * FROM {name} WHERE rowid = (SELECT max(rowid) FROM {name})").fetchall()
+    """Reads the last row of every table, and finds it again through every index."""
+    for table, columns in _INDEXED.items():
+        last = connection.execute(f"SELECT * FROM {table} WHERE rowid = (SELECT max(rowid) FROM {table})")
+        names = [column[0] for column in last.description or ()]
+        for row in last.fetchall():
+            for column in columns:
+                connection.execute(f"SELECT {column} FROM {table} WHERE {column} = ?", [row[names.index(column)]])
 
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns what DuckDB says about the file into an error with a hint. Faults of a query pass through."""
+    """Turns what DuckDB says about the file into an error with a hint. What it says about a query passes through."""
     try:
         yield
-    except _FILE_FAULTS as error:
-        raise _translate(path, str(error)) from error
-    except duckdb.ConnectionException as error:
-        if "different configuration" not in str(error):
+    except duckdb.Error as error:
+        fault = _translate(path, str(error)) if is_file_fault(error) else None
+        if fault is None:
             raise
-        raise _busy(path, os.getpid(), "this process, for reading") from error
+        raise fault from error
 
 
-def _translate(path: Path, text: str) -> ArchiveError:
+def is_file_fault(error: duckdb.Error) -> bool:
+    """True for what DuckDB says about files, transactions and itself; False for what it says about SQL and values."""
+    return isinstance(error, _FILE_FAULTS) or type(error) is duckdb.Error
+
+
+def _translate(path: Path, text: str) -> ArchiveError | None:
+    """The error for what DuckDB says, or None when it says nothing about the file."""
     if locked := _LOCKED.search(text):
         return _busy(path, int(locked["pid"]), _command_of(int(locked["pid"])) or locked["program"])
     if "Could not set lock" in text:
         return _busy(path, None, "another process")
+    if "different configuration" in text:
+        return _busy(path, os.getpid(), "this process, for reading")
     if any(sign in text for sign in _NO_SPACE):
         hint = "free some space and go on with evolve resume: everything that was acknowledged is kept"
         return ArchiveError(f"no space left for {path}", hint)
-    if any(sign in text for sign in _NOT_WRITABLE):
-        return _not_writable(path)
+    if any(sign in text for sign in _NOT_ALLOWED):
+        return _not_allowed(path)
     if any(sign in text for sign in _DAMAGED):
         return _damaged(path, text.splitlines()[0])
-    return ArchiveError(f"{path} cannot be used: {text.splitlines()[0]}", "")
+    if "IO Error" in text or "FATAL" in text or "INTERNAL" in text:
+        return ArchiveError(f"{path} cannot be used: {text.splitlines()[0]}", "mend that, or name another file")
+    return None
 
 
-def _not_writable(path: Path) -> ArchiveError:
+def _not_allowed(path: Path) -> ArchiveError:
+    if not os.access(path.parent, os.X_OK, effective_ids=True):
+        return ArchiveError(
+            f"the folder of {path} may not be entered", "ask its owner, or name another: --archive FILE"
+        )
     if path.exists() and not os.access(path, os.R_OK, effective_ids=True):
         return ArchiveError(f"{path} may not be read", f"ask its owner, or: chmod u+r {path}")
     what = path if path.exists() and not os.access(path, os.W_OK, effective_ids=True) else f"the folder {path.parent}"

@@ -203,7 +203,7 @@ def open_for_reading(path: Path | str, *, wait_s: float = 2.0) -> ProgramArchive
     place = Path(path).resolve()
     deadline = time.monotonic() + wait_s
     while True:
-        if not is_owned_here(place) and socket_path(place).exists():
+        if not is_owned_here(place):
             with contextlib.suppress(ArchiveError):
                 return LiveArchive(place)
         try:
