@@ -2,7 +2,7 @@
 
     python -m benchmarks.a_against_a [--pairs 50] [--out benchmarks/results/a_against_a.json]
 
-Needs a CUDA device. Every pair goes through the whole cascade with a child of its own, as candidates do.
+Needs a CUDA device. Every pair is checked and timed in a child of its own, as candidates are.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from db.records import Candidate, DeviceKind, EntryPoint, Lineage, Problem, Verdict, Workload
-from evaluators.evaluator import Evaluator, EvaluatorSettings, open_evaluator
+from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared, open_evaluator
 from evaluators.versions import software_versions
 
 SOFTMAX = """
@@ -63,6 +63,7 @@ def make_problem(rows: int, cols: int) -> Problem:
 
 
 def judge_pairs(evaluator: Evaluator, problem: Problem, n_pairs: int, n_at_once: int) -> list[Verdict]:
+    """Every pair in a child of its own; preparation on the CPU is left out, because it times nothing."""
     candidates = [
         Candidate(
             candidate_id=f"a-0-{i:06d}",
@@ -76,7 +77,7 @@ def judge_pairs(evaluator: Evaluator, problem: Problem, n_pairs: int, n_at_once:
         for i in range(n_pairs)
     ]
     with ThreadPoolExecutor(n_at_once) as workers:
-        return list(workers.map(evaluator.judge, candidates))
+        return list(workers.map(evaluator.evaluate, [Prepared(candidate=c) for c in candidates]))
 
 
 def summarise(verdicts: list[Verdict], seconds: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from db.measures import classify
 from db.records import (
+    Capture,
     Gate,
     GateResult,
     Hardware,
@@ -63,6 +64,11 @@ class Cascade:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def traced(self, capture: Capture) -> None:
+        """Puts a capture with the traffic of its launches in the place of the plain one of its workload."""
+        captures = (capture if c.workload == capture.workload else c for c in self.prepared.captures)
+        self.prepared = self.prepared.model_copy(update={"captures": tuple(captures)})
 
     def failed(self, refusal: Refusal) -> Verdict:
         """The verdict of a candidate that a gate refused."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import torch
 
@@ -19,13 +21,14 @@ from evaluators.input_sets import ReferenceSets, list_sets, n_bytes_of
 from evaluators.measured_profile import measured_profile, work_of
 from evaluators.precision import apply_precision
 from evaluators.preparer import Preparer, discard_cache
-from evaluators.session_pool import OpenSession, SessionPool
+from evaluators.sandbox.client import Zygote
+from evaluators.session_pool import LIMITS, PRELOAD, OpenSession, SessionPool
 from evaluators.timing import plan_rotation
 from evaluators.versions import software_versions
 
 KEPT_SHARE = 0.3  # of free device memory: inputs and expected values
 SLOT_SHARE = 0.3  # of free device memory: memory shared with children
-N_SPARE_SLOTS = 2  # sessions that get their context while all others are in use
+N_SPARE_SLOTS = 4  # sessions that get their context while all others are in use
 GPU_DEADLINE_S = 10.0  # for one request while nobody else can use the GPU, beside time for slow problems
 DEADLINE_BASELINES = 2000  # as many runs of the baseline are waited for on top
 
@@ -58,7 +61,10 @@ class CudaEvaluator(Evaluator):
             raise
 
     def _open(self) -> None:
-        process = BaselineProcess()  # imports torch while inputs are drawn
+        # both import torch while inputs are drawn and baselines are compiled
+        starting = ThreadPoolExecutor(1).submit(partial(Zygote, interpret=False, preload=PRELOAD, limits=LIMITS))
+        self._resources.callback(lambda: starting.result().close())
+        process = BaselineProcess()
         self._resources.callback(process.kill)
         self._bench = self._make_bench(process)
         slots = self._make_slots()
@@ -68,7 +74,8 @@ class CudaEvaluator(Evaluator):
             report = self._bench.baseline.open(slots[0], self._bench.rotation)
         deadline_s = GPU_DEADLINE_S + DEADLINE_BASELINES * report.device_us * 1e-6
         deadline_s = min(deadline_s, self.settings.evaluate_deadline_s)
-        self._pool = SessionPool(slots[1:], self.hardware, self.settings.precision, self._gpu, deadline_s)
+        zygote = starting.result()
+        self._pool = SessionPool(zygote, slots[1:], self.hardware, self.settings.precision, deadline_s)
         self._resources.callback(self._pool.close)
 
     def _make_bench(self, process: BaselineProcess) -> Bench:

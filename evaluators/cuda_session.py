@@ -59,7 +59,8 @@ class Session(ABC):
             "verify": self._verify,
             "release": self._release,
         }
-        with torch.no_grad(), suppress(EOFError):
+        # a stream of its own: the default one cannot be captured, and a second one would not share freed memory
+        with torch.no_grad(), torch.cuda.stream(torch.cuda.Stream()), suppress(EOFError):
             while True:
                 message = self._channel.receive()
                 self._channel.send(requests[message["do"]](message))

@@ -21,6 +21,7 @@ from evaluators.timing import Method, Rotation
 
 Message = dict[str, Any]
 T = TypeVar("T")
+NVML_ASSERT = "nvmlInit"  # torch asks for statistics when it runs out of memory, and a sandbox has none
 
 
 class Peer(Protocol):
@@ -44,20 +45,19 @@ class Slot:
 
     def __init__(self, sets: ReferenceSets, device: int = 0) -> None:
         self._sets = sets
-        self._firsts: dict[str, InputSet] = {}
+        self._firsts: dict[str, tuple[InputSet, Drawn, dict[str, Tensor]]] = {}
         self.places: dict[str, Message] = {}
         inputs_end, outputs_end = 0, 0
         for wanted in sets.sets:
             if wanted.workload.name not in self._firsts:
-                self._firsts[wanted.workload.name] = wanted
-                inputs_end, end = self._lay_out(wanted, inputs_end)
+                first = wanted, sets.drawn(wanted), sets.weights(wanted.workload)
+                self._firsts[wanted.workload.name] = first
+                inputs_end, end = self._lay_out(*first, inputs_end)
                 outputs_end = max(outputs_end, end)
         self.inputs = SharedRegion.allocate(inputs_end, device)
         self.outputs = SharedRegion.allocate(outputs_end, device)
 
-    def _lay_out(self, wanted: InputSet, start: int) -> tuple[int, int]:
-        drawn = self._sets.drawn(wanted)
-        weights = self._sets.weights(wanted.workload)
+    def _lay_out(self, wanted: InputSet, drawn: Drawn, weights: dict[str, Tensor], start: int) -> tuple[int, int]:
         weight_places, start = lay_out(list(weights.values()), start)
         input_places, start = lay_out(drawn.inputs, start)
         output_places, end = lay_out(drawn.expected)
@@ -77,21 +77,25 @@ class Slot:
         }
 
     def reset(self) -> None:
-        """Weights and valid inputs in their places, outputs poisoned: as a new child must find it."""
-        for name, wanted in self._firsts.items():
+        """Weights and valid inputs in their places, as a new child must find them. Needs no lock: see `SessionPool`."""
+        for name, (wanted, drawn, weights) in self._firsts.items():
             places = self.places[name]["weights"]
-            for weight_name, weight in self._sets.weights(wanted.workload).items():
+            for weight_name, weight in weights.items():
                 self.inputs.tensor(places[weight_name]).copy_(weight)
-            self.write(wanted.workload, self._sets.drawn(wanted))
+            self._write_inputs(wanted.workload, drawn)
+        torch.cuda.synchronize()
 
     def write(self, workload: Workload, drawn: Drawn) -> None:
         """Puts one drawing into the inputs of a workload and poison into its outputs, and waits for both."""
-        for given, value in zip(self.given(workload), drawn.inputs, strict=True):
-            if isinstance(value, Tensor):
-                given.copy_(value)
+        self._write_inputs(workload, drawn)
         for output in self.delivered(workload):
             poison_(output)
         torch.cuda.synchronize()
+
+    def _write_inputs(self, workload: Workload, drawn: Drawn) -> None:
+        for given, value in zip(self.given(workload), drawn.inputs, strict=True):
+            if isinstance(value, Tensor):
+                given.copy_(value)
 
     def given(self, workload: Workload) -> list[Any]:
         """The inputs as the child sees them."""
@@ -186,6 +190,8 @@ class GpuSession:
 def explain_exit(exit: Exit) -> str:
     """How a child ended, as a reason: an operator reads it."""
     match exit.kind:
+        case "error" if NVML_ASSERT in exit.detail:
+            return "out of memory on the GPU"
         case "error":
             return exit.detail
         case "signal":

@@ -95,6 +95,8 @@ class ReferenceSets:
         self.references = {s.workload.name: Reference(problem, s.workload) for s in sets}
         self._device = device
         self._budget_bytes = budget_bytes
+        first_of = {s.workload.name: s.key for s in reversed(sets)}
+        self._firsts = set(first_of.values())  # always kept: sessions are filled from them
         self._kept: dict[tuple[str, int, str], Drawn] = {}
         self._weights: dict[str, dict[str, Tensor]] = {}
         self._exact_works = True
@@ -105,7 +107,7 @@ class ReferenceSets:
         if wanted.key in self._kept:
             return self._kept[wanted.key]
         drawn = self._draw(wanted)
-        if drawn.n_bytes <= self._budget_bytes:
+        if drawn.n_bytes <= self._budget_bytes or wanted.key in self._firsts:
             self._budget_bytes -= drawn.n_bytes
             self._kept[wanted.key] = drawn
         return drawn

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -18,6 +17,7 @@ from evaluators.sandbox.client import Child, Exit, Zygote
 from evaluators.sandbox.limits import GIB, Limits
 from evaluators.sandbox.workspace import fill_cache
 
+PRELOAD = ("evaluators.cuda_session",)
 JOB = "evaluators.cuda_session:session"
 LIFETIME_S = 24 * 3600.0  # a child waits for a candidate as long as it takes; every request has its own deadline
 OPEN_DEADLINE_S = 120.0
@@ -45,16 +45,17 @@ class OpenSession(GpuSession):
 
 
 class SessionPool:
-    """Keeps one opened session per slot. `take` lends one to a candidate; it is used once and replaced."""
+    """Keeps one opened session per slot. `take` lends one to a candidate; it is used once and replaced.
+
+    Ends its children, not the zygote, which is its caller's.
+    """
 
     def __init__(
-        self, slots: list[Slot], hardware: Hardware, precision: PrecisionClass, gpu: threading.Lock, deadline_s: float
+        self, zygote: Zygote, slots: list[Slot], hardware: Hardware, precision: PrecisionClass, deadline_s: float
     ) -> None:
+        self._zygote = zygote
         self._payload = {"precision": precision.value, "l2_bytes": hardware.l2_bytes}
-        self._gpu = gpu
         self._deadline_s = deadline_s
-        self._slots = slots
-        self._zygote = Zygote(interpret=False, preload=["evaluators.cuda_session"], limits=LIMITS)
         self._ready: queue.Queue[OpenSession | Exception] = queue.Queue()
         self._workers = ThreadPoolExecutor(len(slots), thread_name_prefix="session")
         self._is_closed = False
@@ -82,7 +83,11 @@ class SessionPool:
         """Ends every child."""
         self._is_closed = True
         self._workers.shutdown(wait=True, cancel_futures=True)
-        self._zygote.close()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                found = self._ready.get_nowait()
+                if isinstance(found, OpenSession):
+                    found.end()
 
     def _replace(self, used: OpenSession) -> None:
         try:
@@ -100,8 +105,8 @@ class SessionPool:
 
     def _opened(self, slot: Slot) -> OpenSession:
         torch.cuda.set_device(slot.inputs.device)
-        with self._gpu:
-            slot.reset()
+        # half a millisecond of copying, unlocked: a median does not see it, and waiting for the lock would cost more
+        slot.reset()
         child = self._zygote.spawn(JOB, {**self._payload, **slot.describe()}, deadline_s=LIFETIME_S)
         session = OpenSession(child, slot, deadline_s=self._deadline_s)
         try:

@@ -90,7 +90,7 @@ class Timer(Protocol):
 
 
 class GraphTimer:
-    """Launches over rotating input sets in one CUDA graph.
+    """Launches over rotating input sets in one CUDA graph, captured on the current stream (not the default one).
 
     Raises whatever the program raises when it is captured; see `open_timer`.
     """
@@ -101,12 +101,9 @@ class GraphTimer:
         self.n_launches = rotation.n_launches
         self._graph = torch.cuda.CUDAGraph()
         self._kept: list[Any] = []
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            program(*sets[0])
-            torch.cuda.synchronize()
-            self._capture(program, sets, rotation, watched % rotation.n_launches)
+        program(*sets[0])
+        torch.cuda.synchronize()
+        self._capture(program, sets, rotation, watched % rotation.n_launches)
         self._graph.replay()
         torch.cuda.synchronize()
 

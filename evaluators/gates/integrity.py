@@ -15,7 +15,7 @@ from db.records import Gate, GateResult, Hardware
 
 FLOOR_SLACK = 0.97
 # What a message to a child and back costs beside the launches, and how much slower the judge may see them.
-CLOCK_OVERHEAD_S = 0.02
+CLOCK_OVERHEAD_S = 0.01
 CLOCK_FACTOR = 1.5
 
 
@@ -74,13 +74,19 @@ def check_floor(device_us: float, moved_bytes: int, rotated_bytes: int, hardware
     return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)
 
 
-def check_clock(claimed_s: float, watched_s: float) -> GateResult:
-    """Refuses a child whose claimed total does not fit the judge's own clock over the same work."""
-    least, most = claimed_s, CLOCK_FACTOR * claimed_s + CLOCK_OVERHEAD_S
-    if least <= watched_s <= most:
+def check_clock(replayed_s: float, sustained_s: float, watched_s: float) -> GateResult:
+    """Refuses a child whose claims do not fit the judge's own clock over the same work.
+
+    Args:
+        replayed_s: what the work should take by the latency that the child claimed before.
+        sustained_s: what it claims that the work took without a pause. No more can pass than the judge saw.
+        watched_s: what the judge saw, messages included.
+    """
+    most = CLOCK_FACTOR * min(replayed_s, sustained_s) + CLOCK_OVERHEAD_S
+    if sustained_s <= watched_s <= most:
         return GateResult(gate=Gate.INTEGRITY, passed=True)
     reason = (
-        f"the program claims {1e3 * claimed_s:.4g} ms for what the judge saw take {1e3 * watched_s:.4g} ms: "
-        "its timing cannot be trusted"
+        f"the program claims {1e3 * replayed_s:.4g} and {1e3 * sustained_s:.4g} ms for what the judge saw take "
+        f"{1e3 * watched_s:.4g} ms: its timing cannot be trusted"
     )
     return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)

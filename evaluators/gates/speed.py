@@ -24,6 +24,11 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    @property
+    def width(self) -> float:
+        """Between the bounds, as a share of the median."""
+        return (self.high - self.low) / self.median
+
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> Interval:
     """Median of repeated measurements with its distribution-free interval from order statistics.

@@ -57,7 +57,10 @@ def test_what_the_l2_may_hold_is_allowed_for():
 
 
 def test_the_clocks_must_agree():
-    assert integrity.check_clock(0.020, 0.0203).passed
-    too_fast = integrity.check_clock(0.020, 0.010)  # claims more than there was
-    hides = integrity.check_clock(0.020, 0.200)  # claims a tenth of what it took
-    assert not too_fast.passed and not hides.passed and "cannot be trusted" in hides.reason
+    assert integrity.check_clock(0.020, 0.020, 0.0203).passed
+    assert integrity.check_clock(0.023, 0.020, 0.0203).passed  # somebody else disturbed the first measurement
+    did_nothing = integrity.check_clock(0.020, 0.020, 0.010)
+    hides = integrity.check_clock(0.002, 0.060, 0.061)  # claims a thirtieth of what it takes
+    lies_twice = integrity.check_clock(0.002, 0.002, 0.061)
+    assert not did_nothing.passed and not hides.passed and not lies_twice.passed
+    assert "cannot be trusted" in hides.reason

@@ -1,0 +1,248 @@
+"""Judging without a GPU: correctness under Triton's interpreter, latency from the model of a target GPU.
+
+What comes out is labelled `modelled` everywhere and is compared with the modelled latency of the problem's first seed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from torch import Tensor
+
+from db.errors import SeedError
+from db.records import (
+    Candidate,
+    Capture,
+    Gate,
+    GateResult,
+    Latency,
+    LatencyKind,
+    Lineage,
+    Problem,
+    Verdict,
+)
+from evaluators.capture.capture import TRACE_PRELOAD, CaptureFailed, trace_candidate
+from evaluators.cascade import Cascade, Refusal
+from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
+from evaluators.gates import correctness, speed
+from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
+from evaluators.gates.speed import Interval
+from evaluators.hardware import load_hardware
+from evaluators.input_sets import InputSet, ReferenceSets, list_sets
+from evaluators.interpreter.run import PRELOAD as INTERPRET_PRELOAD
+from evaluators.interpreter.run import InterpretResult, interpret
+from evaluators.model.latency import ModelledLatency, model_latency
+from evaluators.preparer import NOT_CAPTURED, Preparer, forward_of
+from evaluators.report import BaselineReport, BaselineTime
+from evaluators.sandbox.client import Zygote
+from evaluators.sandbox.tensors import spec_of
+from evaluators.versions import software_versions
+
+BUDGET_BYTES = 2 << 30  # of the judge's memory, for inputs and expected values at the small workload
+
+
+class Unsupported(Exception):  # noqa: N818  an answer, not an error
+    """The candidate cannot be judged without a GPU: not wrong, not ranked."""
+
+    def __init__(self, gate: Gate, reason: str) -> None:
+        super().__init__(reason)
+        self.gate = gate
+        self.reason = reason
+
+
+class ModelledEvaluator(Evaluator):
+    """Judges candidates of one problem for a GPU that is not here."""
+
+    def __init__(self, problem: Problem, settings: EvaluatorSettings) -> None:
+        """Runs the reference at the small workload and models the problem's first seed.
+
+        Raises:
+            ConfigError: no such target.
+            SeedError: no seed of the problem can be modelled.
+        """
+        self.problem = problem
+        self.settings = settings
+        self.hardware = load_hardware(settings.target)
+        self._resources = contextlib.ExitStack()
+        try:
+            self._open()
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self) -> None:
+        self._sets = ReferenceSets(
+            self.problem, list_sets([self.problem.small], self.settings.secret_seed), "cpu", BUDGET_BYTES
+        )
+        self._resources.callback(self._sets.close)
+        preload = [*TRACE_PRELOAD, *INTERPRET_PRELOAD]
+        starting = ThreadPoolExecutor(1).submit(partial(Zygote, interpret=True, preload=preload))
+        self._resources.callback(lambda: starting.result().close())
+        self._preparer = Preparer(self.problem, self.settings, self.hardware, keeps_cache=False)
+        self._resources.callback(self._preparer.close)
+        self._zygote = starting.result()
+        self._forward = forward_of(self.problem, self.problem.full, self.hardware)
+        self._baseline = self._model_baseline()
+
+    @property
+    def baseline(self) -> BaselineReport:
+        return self._baseline
+
+    @property
+    def isolation(self) -> str:
+        return self._zygote.isolation
+
+    def prepare(self, candidate: Candidate) -> Prepared:
+        return self._preparer.prepare(candidate)
+
+    def evaluate(self, prepared: Prepared) -> Verdict:
+        if prepared.verdict is not None:
+            return prepared.verdict
+        cascade = Cascade(prepared, self.hardware, software_versions(), self.settings.precision)
+        try:
+            return self._judge(cascade)
+        except Refusal as refusal:
+            return cascade.failed(refusal)
+        except Unsupported as unsupported:
+            return cascade.unsupported(unsupported.gate, unsupported.reason)
+
+    def close(self) -> None:
+        self._resources.close()
+
+    def _judge(self, cascade: Cascade) -> Verdict:
+        candidate = cascade.prepared.candidate
+        full = _full_capture(cascade.prepared)
+        with cascade.phase("correctness"):
+            found = [e for wanted in self._sets.sets for e in self._check(candidate, wanted)]
+        n_sets = len(self._sets.sets)
+        cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
+        result, cascade.error_ratio = model_gate(found, self.settings.precision)
+        cascade.admit(result)
+        cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
+        with cascade.phase("model"):
+            modelled = self._model(candidate, full)
+        gain = self._baseline.device_us / modelled.device_us
+        cascade.admit(speed.speed_gate(Interval(gain, gain, gain), speed.MARGIN, None, self._baseline.name))
+        cascade.traced(modelled.capture)
+        return cascade.correct(self._latency(modelled), modelled.profile)
+
+    def _check(self, candidate: Candidate, wanted: InputSet) -> list[Exactness]:
+        """Runs the candidate on one input set; how exact its outputs are, where float64 is known."""
+        drawn = self._sets.drawn(wanted)
+        result = interpret(
+            self._zygote,
+            source=candidate.source,
+            entry_point=candidate.entry_point.value,
+            init_args=self._sets.references[wanted.workload.name].init_args(),
+            weights=self._sets.weights(wanted.workload),
+            inputs=drawn.inputs,
+            output_specs=[spec_of(e) for e in drawn.expected],
+            deadline_s=self.settings.evaluate_deadline_s,
+        )
+        outputs = _outputs_of(result, wanted)
+        for i, (output, expected) in enumerate(zip(outputs, drawn.expected, strict=True)):
+            mismatch = correctness.compare(output, expected, self._sets.tolerance(expected))
+            if mismatch is not None:
+                which = f"output {i}: " if len(outputs) > 1 else ""
+                reason = f"{which}{mismatch.describe()} ({wanted.label})"
+                raise Refusal(Gate.CORRECTNESS, reason, mismatch._asdict())
+        if result.changed_inputs:
+            raise Refusal(Gate.INTEGRITY, f"input {result.changed_inputs[0]} was changed by the program")
+        found = zip(outputs, drawn.exact, drawn.errors, strict=True)
+        return [exactness(max_abs_error(o, x), e) for o, x, e in found if x is not None and e is not None]
+
+    def _model(self, candidate: Candidate, capture: Capture) -> ModelledLatency:
+        """Traces the full workload and models its latency."""
+        forward = self._forward
+        try:
+            traces = trace_candidate(
+                self._zygote,
+                source=candidate.source,
+                entry_point=candidate.entry_point.value,
+                init_args=forward["init_args"],
+                input_specs=forward["input_specs"],
+                weight_specs=forward["weight_specs"],
+                workload_name=forward["workload"],
+                hardware=self.hardware,
+                deadline_s=self.settings.evaluate_deadline_s,
+            )
+            return model_latency(capture, traces, self.hardware)
+        except CaptureFailed as failed:
+            raise Unsupported(Gate.SPEED, f"its traffic cannot be traced: {failed.reason}") from failed
+        except ValueError as error:
+            raise Unsupported(Gate.SPEED, f"its latency cannot be modelled: {error}") from error
+
+    def _latency(self, modelled: ModelledLatency) -> Latency:
+        return Latency(
+            kind=LatencyKind.MODELLED,
+            method="model",
+            device_us=modelled.device_us,
+            low_us=modelled.device_us,
+            high_us=modelled.device_us,
+            baseline_us=self._baseline.device_us,
+            baseline_name=self._baseline.name,
+            floor_us=modelled.floor_us,
+        )
+
+    def _model_baseline(self) -> BaselineReport:
+        """The modelled latency of the first seed that can be modelled."""
+        sources = self.problem.seeds or ((self.problem.source,) if self.problem.kind == "triton" else ())
+        reason = "it has none"
+        for source in sources:
+            candidate = _as_candidate(self.problem, source)
+            prepared = self.prepare(candidate)
+            try:
+                if prepared.verdict is not None:
+                    raise Unsupported(Gate.STATIC, prepared.verdict.reason)
+                modelled = self._model(candidate, _full_capture(prepared))
+            except Unsupported as unsupported:
+                reason = unsupported.reason
+                continue
+            return self._report(modelled.device_us)
+        raise SeedError(
+            f"no seed of problem {self.problem.name!r} can be modelled: {reason}",
+            "without a GPU a search starts from a program that works; see `evolve check FILE --problem P`",
+        )
+
+    def _report(self, device_us: float) -> BaselineReport:
+        return BaselineReport(
+            name="seed",
+            kind=LatencyKind.MODELLED,
+            method="model",
+            device_us=device_us,
+            precision=self.settings.precision,
+            times=(BaselineTime(name="seed", method="model", device_us=device_us),),
+            versions=software_versions(),
+        )
+
+
+def _full_capture(prepared: Prepared) -> Capture:
+    """The capture of the timed workload. Raises `Unsupported` where fake tensors could not run the forward."""
+    if not prepared.captures:
+        evidence = next((g.evidence.get(NOT_CAPTURED) for g in prepared.gates), None)
+        raise Unsupported(Gate.STATIC, f"its launches cannot be captured without a GPU: {evidence}")
+    return prepared.captures[0]
+
+
+def _outputs_of(result: InterpretResult, wanted: InputSet) -> list[Tensor]:
+    """What the interpreter's child answered. Raises `Refusal` or `Unsupported` where it answered nothing."""
+    if result.unsupported is not None:
+        raise Unsupported(Gate.CORRECTNESS, result.unsupported)
+    if result.failure is not None:
+        raise Refusal(Gate.CORRECTNESS, f"{result.failure.reason} ({wanted.label})")
+    assert result.outputs is not None
+    return result.outputs
+
+
+def _as_candidate(problem: Problem, source: str) -> Candidate:
+    return Candidate(
+        candidate_id="baseline",
+        run_id="baseline",
+        problem_id=problem.problem_id,
+        island=0,
+        source=source,
+        entry_point=problem.entry_point,
+        lineage=Lineage(operator="seed"),
+    )
