@@ -5,6 +5,7 @@ Triton sees by itself when an integer argument is a multiple of 16; smaller powe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import libcst as cst
@@ -12,6 +13,7 @@ import libcst as cst
 from islands.operators.structural.analysis import Program, Scope, names_in
 from islands.operators.structural.grids import first_line, fresh_name, operand
 from islands.operators.structural.kernels import program_names
+from islands.operators.structural.names import names_computed_from
 from islands.operators.structural.program_loop import add_arguments, add_parameters
 from islands.operators.structural.row_loops import is_parameter
 from islands.operators.structural.technique import Context, Rewrite, Technique
@@ -25,10 +27,11 @@ class ParameterSite(NamedTuple):
 
 
 class AlignmentHints(Technique[ParameterSite]):
-    """`n = tl.multiple_of(n, ALIGN)`, with ALIGN computed by the host from n itself, so that it is always true."""
+    """`n = n // ALIGN * ALIGN`, with ALIGN computed by the host from n itself, so that it changes nothing but what the
+    compiler knows. (`tl.multiple_of` says nothing about arguments: it marks operations.)"""
 
     name = "alignment_hints"
-    citation = "tl.multiple_of, https://triton-lang.org/main/python-api/generated/triton.language.multiple_of.html"
+    citation = "vectorised global accesses, https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#coalesced-access-to-global-memory"
 
     def sites(self, program: Program) -> list[ParameterSite]:
         kernels = [k for k in program.kernels.values() if program.launches_of(k)]
@@ -38,7 +41,7 @@ class AlignmentHints(Technique[ParameterSite]):
         program = context.program
         kernel, device = program.kernels[site.kernel], program.alias("triton.language")
         known = fresh_name(program, f"ALIGN_{site.parameter.upper()}")
-        top = first_line(program, kernel, [f"{site.parameter} = {device}.multiple_of({site.parameter}, {known})"])
+        top = first_line(program, kernel, [f"{site.parameter} = {site.parameter} // {known} * {known}"])
         if top is None:
             return None
         edits = [add_parameters(program, kernel, [f"{known}: {device}.constexpr = 1"]), top]
@@ -49,13 +52,29 @@ class AlignmentHints(Technique[ParameterSite]):
 
 
 def _sizes(program: Program, kernel: Scope) -> list[str]:
-    """Run-time parameters that are multiplied with the program id, or that an index is compared with."""
-    ids = program_names(program, kernel)
+    """Run-time parameters that an index is multiplied with or compared with."""
+    indices = _index_names(program, kernel)
     found: dict[str, None] = {}
-    for product in kernel.all(cst.BinaryOperation):
-        if isinstance(product.operator, cst.Multiply):
-            for one, other in ((product.left, product.right), (product.right, product.left)):
-                if names_in(other) & ids or program.text(other).find("program_id") >= 0:
-                    found.update(dict.fromkeys(names_in(one)))
+    for one, other in _pairs(kernel):
+        if isinstance(one, cst.Name) and (names_in(other) & indices or "program_id(" in program.text(other)):
+            found[one.value] = None
     names = [n for n in found if is_parameter(program, kernel, cst.Name(n), constexpr=False)]
     return [n for n in names if all(n in launch.arguments for launch in program.launches_of(kernel))]
+
+
+def _pairs(kernel: Scope) -> Iterator[tuple[cst.CSTNode, cst.CSTNode]]:
+    """The operands of products in both orders, and the right and left sides of `<`."""
+    for product in kernel.all(cst.BinaryOperation):
+        if isinstance(product.operator, cst.Multiply):
+            yield product.left, product.right
+            yield product.right, product.left
+    for comparison in kernel.all(cst.Comparison):
+        if isinstance(comparison.comparisons[0].operator, cst.LessThan):
+            yield comparison.comparisons[0].comparator, comparison.left
+
+
+def _index_names(program: Program, kernel: Scope) -> set[str]:
+    """The names that depend on the program id or on `tl.arange`, and on nothing that was loaded."""
+    aranges = names_computed_from(program, kernel, lambda b: "arange(" in program.text(b.statement))
+    loaded = names_computed_from(program, kernel, lambda b: "load(" in program.text(b.statement))
+    return (program_names(program, kernel) | aranges) - loaded

@@ -35,6 +35,12 @@ _JUMPS = (
     8,
     16,
 )  # neighbours more often than far values
+_CHOICES = {
+    KnobKind.WARPS: WARPS,
+    KnobKind.STAGES: STAGES,
+    KnobKind.LOOP: STAGES,
+    KnobKind.REGISTERS: REGISTERS,
+}
 _LAUNCH_DEFAULTS = {KnobKind.WARPS: 4, KnobKind.STAGES: 3}
 _BEST_ELEMENTS_PER_THREAD = (4, 8, 8, 16, 16, 32, 64)
 
@@ -52,9 +58,8 @@ def current_value(knob: Knob, observed: Observed) -> int | None:
 def draw_value(knob: Knob, observed: Observed, rng: random.Random) -> int | None:
     """Another value for a knob, or None when there is no other."""
     current = current_value(knob, observed)
-    if knob.kind in (KnobKind.WARPS, KnobKind.STAGES, KnobKind.REGISTERS):
-        allowed = {KnobKind.WARPS: WARPS, KnobKind.STAGES: STAGES, KnobKind.REGISTERS: REGISTERS}[knob.kind]
-        return _other(allowed, current, rng)
+    if knob.kind in _CHOICES:
+        return _other(_CHOICES[knob.kind], current, rng)
     if knob.kind is KnobKind.TILE and knob.use is not None and knob.use.is_group:
         return _other(GROUPS, current, rng)
     return draw_size(current, tile_choices(knob), rng)

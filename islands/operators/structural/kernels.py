@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import libcst as cst
 
 from islands.operators.structural.analysis import Program, Scope, descendants, names_in
-from islands.operators.structural.names import Binding, names_computed_from
+from islands.operators.structural.names import Binding, bindings, names_computed_from
 
 _SHAPED = frozenset(
     ["arange", "zeros", "full", "make_block_ptr", "make_tensor_descriptor", "reshape", "view", "broadcast_to"]
@@ -131,22 +131,31 @@ def _touches(node: cst.CSTNode, ids: set[int], names: set[str]) -> bool:
 def _tile_use(program: Program, kernel: Scope, name: str) -> TileUse:
     shaped = [c for c in kernel.all(cst.Call) if program.device_call(c) in _SHAPED]
     is_shape = any(name in names_in(c) for c in shaped)
-    is_step = any(_strides_by(loop, name) for loop in loops_of(program, kernel))
-    is_group = "GROUP" in name.upper() and not is_shape and not is_step
+    is_step = any(_strides_by(program, kernel, loop, name) for loop in loops_of(program, kernel))
+    is_group = not is_shape and not is_step and _orders_programs(program, kernel, name)
     may_number = is_shape or is_step or _TILE_NAME.search(name) is not None
     times_program = _times_program(program, kernel, name) or _given_to_helper(program, kernel, name)
     return TileUse(is_shape, is_step, times_program and may_number and not is_group, is_group)
 
 
-def _strides_by(loop: Loop, name: str) -> bool:
+def _orders_programs(program: Program, kernel: Scope, name: str) -> bool:
+    """Whether a parameter is the size of a group of programs, as in `min(n_m - first_m, GROUP_M)` or `tl.swizzle2d`."""
+    functions = ("minimum", "swizzle2d")
+    calls = [c for c in kernel.all(cst.Call) if program.device_call(c) in functions or program.text(c.func) == "min"]
+    return "GROUP" in name.upper() and any(name in names_in(c) for c in calls)
+
+
+def _strides_by(program: Program, kernel: Scope, loop: Loop, name: str) -> bool:
     """Whether a name is the step of a loop, or the divisor of its bound as in `range(tl.cdiv(n, BLOCK))`."""
     if loop.step is not None and name in names_in(loop.step):
         return True
-    for node in descendants(loop.stop):
+    bounds = [b.value for n in names_in(loop.stop) for b in bindings(program, kernel).get(n, []) if b.value is not None]
+    for node in (n for bound in (loop.stop, *bounds) for n in descendants(bound)):
         if isinstance(node, cst.Call) and len(node.args) == 2 and name in names_in(node.args[1]):
             return True
-        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.FloorDivide):
-            return name in names_in(node.right)
+        is_quotient = isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.FloorDivide)
+        if is_quotient and name in names_in(cast(cst.BinaryOperation, node).right):
+            return True
     return False
 
 

@@ -95,12 +95,21 @@ def constant_knobs(program: Program) -> list[Knob]:
         if not scope.is_kernel:
             local = bindings(program, scope)
             nodes += [(f"{scope.name}.{n}", b[0].value) for n, b in local.items() if n.isupper() and len(b) == 1]
-    nodes += [(f"{s.name}.{p.name}", p.default) for s in program.entry_scopes for p in s.parameters]
-    values = [(name, value_at(program, node)) for name, node in nodes if node is not None and integer(node) is not None]
+    entries = [s for s in program.entry_scopes if s.name != "__init__"]
+    nodes += [(f"{s.name}.{p.name}", p.default) for s in entries for p in s.parameters]
+    literals = [(name, constant_literal(program, node)) for name, node in nodes]
+    values = [(name, value_at(program, node)) for name, node in literals if node is not None]
     return [
         Knob(KnobKind.CONSTANT, f"constant/{name}", "", name.rpartition(".")[2], value.text, value.place)
         for name, value in values
     ]
+
+
+def constant_literal(program: Program, node: cst.BaseExpression | None) -> cst.BaseExpression | None:
+    """The integer literal that an expression is, or that it wraps as in `tl.constexpr(8)`."""
+    if isinstance(node, cst.Call) and program.qualified(node.func).endswith(".constexpr") and len(node.args) == 1:
+        node = node.args[0].value
+    return node if integer(node) is not None else None
 
 
 def _tile_knobs(program: Program, launch: Launch) -> list[Knob]:

@@ -9,16 +9,21 @@ from islands.operators.structural.setting import KnobTechnique
 
 
 class NumStages(KnobTechnique):
-    """Applies to kernels with a loop that is not unrolled: elsewhere there is nothing to pipeline."""
+    """Applies to kernels with a loop around `tl.dot`: only there Triton pipelines loads by itself. Other loops get
+    their stages from `loop_pipeline`."""
 
     name = "num_stages"
     citation = "software pipelining, https://triton-lang.org/main/python-api/generated/triton.Config.html"
     kind = KnobKind.STAGES
 
     def sites(self, program: Program) -> list[Knob]:
-        return [k for k in super().sites(program) if _has_loop(program, k.kernel)]
+        return [k for k in super().sites(program) if pipelines_by_itself(program, k.kernel)]
 
 
-def _has_loop(program: Program, kernel: str) -> bool:
+def pipelines_by_itself(program: Program, kernel: str) -> bool:
+    """Whether the launch's `num_stages` reaches a loop of a kernel; true for kernels whose source is elsewhere."""
     scope = program.kernels.get(kernel)
-    return scope is None or any(loop.kind != "tl.static_range" for loop in loops_of(program, scope))
+    if scope is None:
+        return True
+    has_loop = any(loop.kind != "tl.static_range" for loop in loops_of(program, scope))
+    return has_loop and bool(program.device_calls(scope, "dot", "dot_scaled"))

@@ -10,6 +10,7 @@ from islands.operators.structural.program_loop import (
     COUNT,
     add_arguments,
     add_parameters,
+    as_tensor,
     can_loop,
     loop_over_programs,
 )
@@ -73,13 +74,11 @@ def _edits(program: Program, kernel: Scope, n_programs: int) -> list[Edit]:
 
 def _header(program: Program, device: str, ids: dict[int, str], counts: dict[int, str]) -> list[str]:
     """The loop over all old programs, and each axis' share of the running number."""
-    index = ids[0] if len(ids) == 1 else fresh_name(program, "program")
+    index = fresh_name(program, "index")
     total = " * ".join(counts.values())
     lines = [f"for {index} in {device}.range({device}.program_id(0), {total}, {device}.num_programs(0)):"]
-    rest = index
-    for axis in ids if len(ids) > 1 else ():
-        lines.append(
-            f"    {ids[axis]} = {rest} % {counts[axis]}" if axis < len(ids) - 1 else f"    {ids[axis]} = {rest}"
-        )
+    rest = as_tensor(program, index)
+    for axis in ids:
+        lines.append(f"    {ids[axis]} = {rest}" + ("" if axis == len(ids) - 1 else f" % {counts[axis]}"))
         rest = f"({rest} // {counts[axis]})"
     return lines

@@ -52,6 +52,12 @@ def loop_over_programs(
     return edits
 
 
+def as_tensor(program: Program, index: str) -> str:
+    """The index of a loop with the methods of a tensor, which the interpreter's integers lack."""
+    device = program.alias("triton.language")
+    return f"{device}.cast({index}, {device}.int32)"
+
+
 def add_parameters(program: Program, kernel: Scope, declarations: Sequence[str]) -> Edit:
     """The edit that appends parameters, each with a default, to a kernel."""
     node = kernel.parameters[-1].node

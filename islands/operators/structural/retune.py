@@ -6,12 +6,12 @@ import random
 
 from islands.operators.structural.analysis import Program
 from islands.operators.structural.choices import current_value, draw_value, matching_warps
-from islands.operators.structural.knobs import Knob, KnobKind, TileShape, knobs_of
+from islands.operators.structural.knobs import Knob, KnobKind, TileShape, hint_knobs, knobs_of
+from islands.operators.structural.num_stages import pipelines_by_itself
 from islands.operators.structural.setting import set_knob
 from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
 
 _MOST_KNOBS = 4
-_RETUNED = (KnobKind.WARPS, KnobKind.STAGES, KnobKind.TILE)
 
 
 class Retune(Technique[str]):
@@ -30,14 +30,23 @@ class Retune(Technique[str]):
 
     def rewrite(self, context: Context, site: str) -> Rewrite | None:
         program, observed, rng = context
-        knobs = [k for k in knobs_of(program) if k.kernel == site and k.kind in _RETUNED]
-        knobs += [k for k in knobs_of(program) if k.kind is KnobKind.CONSTANT]
+        knobs = _knobs(program, site)
         if len(knobs) < 2:
             return None
         chosen = sorted(rng.sample(range(len(knobs)), rng.randint(2, min(_MOST_KNOBS, len(knobs)))))
         values = _draw([knobs[i] for i in chosen], observed, rng)
         rewrites = [set_knob(knob, value, observed) for knob, value in values]
         return Rewrite(tuple(e for r in rewrites for e in r.edits), ", ".join(r.detail for r in rewrites))
+
+
+def _knobs(program: Program, kernel: str) -> list[Knob]:
+    """What interacts in a kernel: warps, tiles, the stages of the launch or of each loop, constants of the host."""
+    knobs = [k for k in knobs_of(program) if k.kernel == kernel and k.kind in (KnobKind.WARPS, KnobKind.TILE)]
+    if pipelines_by_itself(program, kernel):
+        knobs += [k for k in knobs_of(program) if k.kernel == kernel and k.kind is KnobKind.STAGES]
+    else:
+        knobs += [k for k in hint_knobs(program) if k.kernel == kernel and k.parameter == "num_stages"]
+    return knobs + [k for k in knobs_of(program) if k.kind is KnobKind.CONSTANT]
 
 
 def _draw(knobs: list[Knob], observed: Observed, rng: random.Random) -> list[tuple[Knob, int]]:

@@ -18,6 +18,7 @@ from islands.operators.structural.program_loop import (
     COUNT,
     add_arguments,
     add_parameters,
+    as_tensor,
     can_loop,
     loop_over_programs,
 )
@@ -55,14 +56,18 @@ class RowsPerProgram(Technique[AxisSite]):
 def _edits(program: Program, kernel: Scope, axis: int, rows: int) -> list[Edit]:
     device, host = program.alias("triton.language"), program.alias("triton")
     constant = constant_name(program, kernel, "ROWS")
-    count, size, index = (fresh_name(program, n) for n in (f"{COUNT}_{axis}", "ROWS", f"program_{axis}"))
+    names = (f"{COUNT}_{axis}", "ROWS", f"index_{axis}", f"program_{axis}")
+    count, size, index, program_id = (fresh_name(program, name) for name in names)
     pid = f"{device}.program_id({axis})"
     last = f"{device}.minimum({pid} * {size} + {size}, {count})"
-    header = f"for {index} in {device}.range({pid} * {size}, {last}):"
+    header = [
+        f"for {index} in {device}.range({pid} * {size}, {last}):",
+        f"    {program_id} = {as_tensor(program, index)}",
+    ]
     edits = [
         above_kernel(program, kernel, f"{constant} = {rows}\n\n\n"),
         add_parameters(program, kernel, [f"{count}=1", f"{size}: {device}.constexpr = 1"]),
-        *loop_over_programs(program, kernel, [header], {axis: index}, {axis: count}),
+        *loop_over_programs(program, kernel, header, {axis: program_id}, {axis: count}),
     ]
     for launch in program.launches_of(kernel):
         grid = grid_components(program, launch) or []

@@ -94,11 +94,10 @@ def _value_of_name(program: Program, launch: Launch, name: str) -> Value | None:
 
 
 def _value_of_bindings(program: Program, scope: Scope, local: list[Binding], user: cst.CSTNode) -> Value | None:
-    """Replaces the only assignment, else adds one after the last that the launch can see."""
-    if len(local) == 1 and local[0].value is not None and not isinstance(local[0].statement, cst.NamedExpr):
-        return _value_in_place(program, scope, local[0].value)
+    """Replaces the last assignment that the launch can see where it always happens, else adds one after it."""
     if scope.parent is None:
-        return None
+        alone = len(local) == 1 and local[0].value is not None
+        return _value_in_place(program, scope, local[0].value) if alone and local[0].value is not None else None
     seen = [b for b in local if program.span(b.statement).start < program.span(user).start]
     if not seen or any(isinstance(b.statement, cst.AugAssign | cst.For) for b in seen):
         return None
@@ -164,7 +163,7 @@ def _value_of_attribute(program: Program, launch: Launch, name: str) -> Value | 
 
 
 def _class_level(program: Program, node: cst.ClassDef, name: str) -> list[Binding]:
-    lines = {id(s) for line in node.body.body for s in getattr(line, "body", ())}
+    lines = {id(s) for line in node.body.body if isinstance(line, cst.SimpleStatementLine) for s in line.body}
     return [b for b in bindings(program, program.root).get(name, []) if id(b.statement) in lines]
 
 
