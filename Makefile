@@ -17,6 +17,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/.installed
+	mkdir -p evolve-out
 	$(BIN)/evolve run softmax --preset demo --archive evolve-out/demo.duckdb --out evolve-out/demo
 
 test: $(VENV)/.installed

@@ -172,18 +172,19 @@ def _explain(error: ValidationError) -> ConfigError:
     first = error.errors()[0]
     path = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        known = _known_keys(RunConfig)
+        known = known_keys(RunConfig)
         return ConfigError(f"unknown config key {path!r}", _suggest(path, known) or "see docs/configuration.md")
     return ConfigError(f"config key {path!r}: {first['msg']}, got {first['input']!r}", "see docs/configuration.md")
 
 
-def _known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+def known_keys(model: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every key of a configuration, dotted, groups included."""
     keys: list[str] = []
     for name, field in model.model_fields.items():
         keys.append(prefix + name)
         inner = field.annotation
         if isinstance(inner, type) and issubclass(inner, BaseModel):
-            keys += _known_keys(inner, f"{prefix}{name}.")
+            keys += known_keys(inner, f"{prefix}{name}.")
     return keys
 
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from db.errors import ConfigError
-from evolve.config import load_config, make_config, parse_duration, presets
+from evolve.config import RunConfig, known_keys, load_config, make_config, parse_duration, presets
 
 
 def test_later_layers_win(tmp_path: Path) -> None:
@@ -61,3 +61,10 @@ def test_durations(text: str, seconds: float) -> None:
 def test_no_duration(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_duration(text)
+
+
+def test_every_key_is_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    groups = {"search", "search.selection", "judging", "cluster"}
+    missing = [key for key in known_keys(RunConfig) if key not in groups and f"`{key}`" not in text]
+    assert not missing
