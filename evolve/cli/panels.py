@@ -19,6 +19,7 @@ from evolve.events import Progress, RunStarted
 from islands.summary import CellSummary, IslandSummary
 
 MAX_ISLANDS = 12
+MAX_WIDTH = 140
 TIER_WIDTH = 15
 _SPACE = MeasureSpace()
 
@@ -35,12 +36,13 @@ def dashboard(started: RunStarted, progress: Progress, improvements: Sequence[st
         Text(),
         Columns([islands_table(progress.islands, kind), funnel_table(progress)], padding=(0, 4)),
         Text(),
-        heat_map(cells, kind=kind, baseline_us=baseline_us, width=width),
+        heat_map(cells, kind=kind, baseline_us=baseline_us, width=min(width - 3, MAX_WIDTH)),
     ]
     if improvements:
         parts.append(Text())
         parts.append(Text("\n".join(improvements[-4:]), style="dim", overflow="ellipsis", no_wrap=True))
-    return Panel(Group(*parts), border_style="dim", padding=(0, 1))
+    # narrower than the terminal: the ^C that a terminal echoes must not begin a line of its own
+    return Panel(Group(*parts), border_style="dim", padding=(0, 1), width=min(width - 3, MAX_WIDTH))
 
 
 def header(started: RunStarted) -> Text:
