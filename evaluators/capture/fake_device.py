@@ -53,6 +53,8 @@ class OnCpu(TorchFunctionMode):  # type: ignore[misc]
         self._fake_mode = fake_mode
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.device:
+            return function(*args, **(kwargs or {}))
         if function in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
         if function is torch.Tensor.get_device:

@@ -27,11 +27,11 @@ def occupancy_of(
     hardware: Hardware, *, n_registers: int, shared_bytes: int, num_warps: int, n_programs: int
 ) -> Occupancy:
     """Theoretical occupancy of a launch. `blocks_per_sm` is 0 when one program does not fit at all."""
-    limits = {
-        "registers": _by_registers(hardware, n_registers, num_warps),
-        "shared": _by_shared(hardware, shared_bytes),
+    limits = {  # of two that limit alike, the first is named
         "threads": hardware.max_threads_per_sm // (num_warps * WARP_SIZE),
         "blocks": hardware.max_blocks_per_sm,
+        "shared": _by_shared(hardware, shared_bytes),
+        "registers": _by_registers(hardware, n_registers, num_warps),
         "grid": math.ceil(n_programs / hardware.n_sms),
     }
     limiter = min(limits, key=lambda name: limits[name])

@@ -21,7 +21,10 @@ ALLOCATIONS = frozenset(
 )
 # They answer from the shape alone, or hand out the same storage under a schema that does not say so.
 SHAPE_ONLY = frozenset({"aten._unsafe_view", "aten.lift_fresh", "aten.lift", "aten._reshape_alias"})
-READS_NO_OLD_VALUE = frozenset({"aten.fill_", "aten.zero_"})
+ONLY_WRITES = frozenset(
+    f"aten.{name}"
+    for name in ("fill_", "zero_", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
+)
 HOST_READ = "aten._local_scalar_dense"
 
 
@@ -62,7 +65,7 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
         return result
 
     def _record(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
-        read = [] if _packet_name(operation) in READS_NO_OLD_VALUE else _tensors(inputs)
+        read = [] if _packet_name(operation) in ONLY_WRITES else _tensors(inputs)
         written = _tensors(outputs)
         binding = [f"@{self._n_launches()}"] + [
             self._addresses.label_of(v) if isinstance(v, torch.Tensor) else repr(v) for v in inputs + outputs

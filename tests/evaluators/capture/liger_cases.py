@@ -42,7 +42,10 @@ CASES = (
     LigerCase("rms_norm", "rms_norm", "ops.rms_norm_forward(x0, x1, 1e-6, 0.0, 'llama', None)[0]", (_ROWS, _VECTOR)),
     LigerCase("layer_norm", "layer_norm", "ops.layer_norm_forward(x0, x1, x2, 1e-6)[0]", (_ROWS, _VECTOR, _VECTOR)),
     LigerCase(
-        "group_norm", "group_norm", "ops.group_norm_forward(x0, 32, 8, x1, x2, 1e-6)[0]", (_f32(4, 32, 256), _f32(32), _f32(32))
+        "group_norm",
+        "group_norm",
+        "ops.group_norm_forward(x0, 32, 8, x1, x2, 1e-6)[0]",
+        (_f32(4, 32, 256), _f32(32), _f32(32)),
     ),
     LigerCase(
         "fused_add_rms_norm",
@@ -57,7 +60,9 @@ CASES = (
     LigerCase("sparsemax", "sparsemax", "ops._sparsemax_forward(x0, -1)[0]", (_ROWS,)),
     LigerCase("kl_div", "kl_div", "ops.kldiv_forward_triton(x0, x1, False, 'batchmean', 1e-10)", (_ROWS, _ROWS)),
     LigerCase("jsd", "jsd", "ops.jsd_forward(x0, x1, None, 0.5, -100, False)[0]", (_ROWS, _ROWS)),
-    LigerCase("tvd", "tvd", "ops.tv_distance_forward_triton(x0, x1, None, 'batchmean', -100, False)[0]", (_ROWS, _ROWS)),
+    LigerCase(
+        "tvd", "tvd", "ops.tv_distance_forward_triton(x0, x1, None, 'batchmean', -100, False)[0]", (_ROWS, _ROWS)
+    ),
     LigerCase(
         "cross_entropy",
         "cross_entropy",
