@@ -110,9 +110,9 @@ def test_a_reader_in_this_process_keeps_writers_out(tmp_path: Path) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of an archive of several blocks, some of them free."""
     path = tmp_path_factory.mktemp("whole") / "a.duckdb"
-    for begin in (0, 300, 600):
+    for begin in (0, 150, 300):
         with ProgramArchive.open(path) as archive:
-            sources = (f"def kernel_function(x):\n    '{os.urandom(2000).hex()}'\n" for _ in range(300))
+            sources = (f"def kernel_function(x):\n    '{os.urandom(2000).hex()}'\n" for _ in range(150))
             archive.insert([evaluation(begin + n, source=source) for n, source in enumerate(sources)])
     return path.read_bytes()
 
@@ -130,7 +130,7 @@ def test_the_whole_file_is_not_refused(tmp_path: Path, whole: bytes) -> None:
     path = tmp_path / "a.duckdb"
     path.write_bytes(whole)
     with ProgramArchive.open(path, read_only=True) as archive:
-        assert len(archive.evaluations("r1")) == 900
+        assert len(archive.evaluations("r1")) == 450
 
 
 @pytest.mark.parametrize("content", [b"", b"hello" * 5000, b"\0" * 20000, b"SQLite format 3\0" + b"\0" * 5000])

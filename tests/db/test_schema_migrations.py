@@ -1,0 +1,76 @@
+"""Schema changes: numbered, applied once and whole, and a newer schema is left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from archive_records import evaluation, filled
+
+from db.archive import ProgramArchive
+from db.errors import ArchiveError
+from db.migrations import Step, check_version, load_steps, migrate, version_of
+
+FIRST = Step(1, "initial", "CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1);")
+SECOND = Step(2, "more", "ALTER TABLE a ADD COLUMN y INTEGER; UPDATE a SET y = x + 1;")
+BROKEN = Step(2, "broken", "ALTER TABLE a ADD COLUMN y INTEGER; SELECT * FROM nothing;")
+
+
+def test_steps_are_taken_once() -> None:
+    connection = duckdb.connect()
+    assert version_of(connection) == 0
+    migrate(connection, [FIRST])
+    migrate(connection, [FIRST])
+    assert version_of(connection) == 1
+    migrate(connection, [FIRST, SECOND])
+    assert connection.execute("SELECT * FROM a").fetchall() == [(1, 2)]
+    recorded = connection.execute("SELECT version, name FROM schema_migrations ORDER BY 1").fetchall()
+    assert recorded == [(1, "initial"), (2, "more")]
+
+
+def test_a_step_and_its_record_are_one_transaction() -> None:
+    connection = duckdb.connect()
+    with pytest.raises(duckdb.Error):
+        migrate(connection, [FIRST, BROKEN])
+    assert version_of(connection) == 1
+    assert connection.execute("SELECT * FROM a").fetchall() == [(1,)]
+    migrate(connection, [FIRST, SECOND])
+    assert connection.execute("SELECT * FROM a").fetchall() == [(1, 2)]
+
+
+def test_an_older_schema_cannot_be_read_only(tmp_path: Path) -> None:
+    connection = duckdb.connect()
+    migrate(connection, [FIRST])
+    check_version(connection, tmp_path, [FIRST, SECOND], read_only=False)
+    with pytest.raises(ArchiveError, match="older schema version 1") as caught:
+        check_version(connection, tmp_path, [FIRST, SECOND], read_only=True)
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: Path, read_only: bool) -> None:
+    path = tmp_path / "a.duckdb"
+    filled(path, [evaluation(1)]).close()
+    with duckdb.connect(str(path)) as connection:
+        connection.execute("INSERT INTO schema_migrations VALUES (99, 'from_the_future', now()::TIMESTAMP)")
+    before = path.read_bytes()
+    with pytest.raises(ArchiveError, match="schema version 99") as caught:
+        ProgramArchive.open(path, read_only=read_only)
+    assert "upgrade" in caught.value.hint and "\n" not in caught.value.message
+    assert path.read_bytes() == before
+
+
+def test_a_crash_before_the_first_step_leaves_a_file_that_opens(tmp_path: Path) -> None:
+    path = tmp_path / "a.duckdb"
+    duckdb.connect(str(path)).close()
+    with ProgramArchive.open(path) as archive:
+        assert archive.insert([evaluation(1)]) == 1
+
+
+def test_the_steps_that_ship_are_numbered_without_a_gap(tmp_path: Path) -> None:
+    steps = load_steps()
+    assert [step.version for step in steps] == list(range(1, len(steps) + 1)) and steps
+    (tmp_path / "0002_second.sql").write_text("SELECT 1")
+    with pytest.raises(ValueError, match="without a gap"):
+        load_steps(tmp_path)
