@@ -139,16 +139,23 @@ class _HostReader(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         full = self._full_name(node)
-        root = _root_of(node)
-        is_private = node.attr.startswith("_") and node.attr not in policy.DUNDER_ATTRIBUTES
-        is_own = root in ("self", "cls") and not node.attr.startswith("__")
-        refused = policy.ATTRIBUTES | policy.BUILTINS | policy.HIDDEN_MODULES
-        if (node.attr in refused and not is_own) or (is_private and not is_own):
-            self._refuse(node, f".{node.attr} is not for host code, {_MAY}")
+        names = (dotted_name(node) or "").split(".")[1:] if full else [node.attr]
+        refused = [name for name in names if self._is_refused(name, _root_of(node))]
+        if refused:
+            self._refuse(node, f".{refused[0]} is not for host code, {_MAY}")
         elif full:
             self._check_library(node, full)
         else:
             self.generic_visit(node)
+
+    def _is_refused(self, attribute: str, root: str) -> bool:
+        """Is this an attribute that no host code may touch? A model may call its own what it likes, but for dunders."""
+        if attribute in policy.DUNDER_ATTRIBUTES:
+            return False
+        if root in ("self", "cls") and not attribute.startswith("__"):
+            return False
+        hidden = policy.ATTRIBUTES | policy.BUILTINS | policy.HIDDEN_MODULES
+        return attribute in hidden or attribute.startswith("_")
 
     def _full_name(self, node: ast.AST) -> str:
         """The dotted name with import aliases resolved ("F.relu" is torch.nn.functional.relu), or nothing."""
