@@ -56,12 +56,14 @@ def n_tasks_of_user(uid: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Memory that a process holds, shared pages included; 0 when it has ended."""
+    """Memory that a process holds: its own and shared memory, without files that it maps (the libraries of CUDA alone
+    are gigabytes). 0 when it has ended."""
     try:
-        pages = Path(f"/proc/{pid}/statm").read_text().split()[1]
-    except (OSError, IndexError):
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
         return 0
-    return int(pages) * resource.getpagesize()
+    lines = [line.split() for line in status.splitlines()]
+    return sum(1024 * int(line[1]) for line in lines if line and line[0] in ("RssAnon:", "RssShmem:"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,7 @@ def main() -> None:
     _warm_up(settings)
     gc.collect()
     gc.freeze()
+    warmup.gather_memory()
     control.send(json.dumps(_ready(settings)).encode())
     alive_fd, alive_end = os.pipe()
     try:

@@ -83,6 +83,7 @@ class Supervisor:
         self._output = _Capture(KEPT_OUTPUT_BYTES)
         self._report = _Capture(KEPT_REPORT_BYTES)
         self._forked_with = resident_bytes(os.getpid())
+        self._status = 0
 
     def run(self) -> dict[str, str]:
         """The report: `kind`, `detail` and `output` of `client.Exit`. When it returns, no process of the job lives."""
@@ -98,11 +99,11 @@ class Supervisor:
         self._job.channel.close()
         namespaces.hide_from_ptrace()
         stopped = self._watch(pid, output, report, end)
-        status = self._end_everything(pid)
+        self._end_everything(pid)
         for stream, fd in ((self._output, output), (self._report, report)):
             while stream.drain(fd):
                 pass
-        kind, detail = stopped or self._verdict(status)
+        kind, detail = stopped or self._verdict()
         return {"kind": kind, "detail": detail, "output": self._output.tail.decode(errors="replace")}
 
     def _become_candidate(self, output_end: int, report_end: int) -> NoReturn:
@@ -138,6 +139,7 @@ class Supervisor:
             if control in ready or alive in ready:
                 return "killed", "stopped by the judge" if control in ready else "the zygote has ended"
             now = time.monotonic()
+            self._reap(pid)
             if now >= end:
                 return "timeout", f"still running after {self._job.deadline_s:g} s"
             if self._output.n_bytes > self._job.limits.output_bytes:
@@ -163,21 +165,24 @@ class Supervisor:
             return namespaces.descendants(os.getpid())
         return (int(entry.name) for entry in Path("/proc").glob("[0-9]*") if entry.name != "1")
 
-    def _end_everything(self, candidate: int) -> int:
-        """Kill and reap until no descendant is left. Returns the wait status of the candidate."""
-        status = 0
+    def _end_everything(self, candidate: int) -> None:
+        """Kill and reap until no descendant is left."""
         while True:
             self._kill_all()
-            try:
-                while True:
-                    pid, ended = os.waitpid(-1, os.WNOHANG)
-                    if pid == candidate:
-                        status = ended
-                    if pid == 0:
-                        break
-            except ChildProcessError:
-                return status
+            if not self._reap(candidate):
+                return
             time.sleep(0.001)
+
+    def _reap(self, candidate: int) -> bool:
+        """Reap every child that has ended, orphans included. False when no child is left at all."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return True
+                if pid == candidate:
+                    self._status = status
+        return False
 
     def _kill_all(self) -> None:
         if self._isolation is Isolation.NAMESPACES:
@@ -190,8 +195,9 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
-    def _verdict(self, status: int) -> tuple[str, str]:
+    def _verdict(self) -> tuple[str, str]:
         """Kind and detail of a candidate that ended by itself."""
+        status = self._status
         if os.WIFSIGNALED(status):
             return "signal", _signal_name(os.WTERMSIG(status))
         code = os.WEXITSTATUS(status)

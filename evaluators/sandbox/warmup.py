@@ -5,6 +5,7 @@ Nothing here may create a CUDA context or start a thread: children are forked af
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import triton
 import triton.language as tl
 from torch._subclasses.fake_tensor import FakeTensorMode
 from triton.backends.compiler import GPUTarget
+
+_MADV_COLLAPSE = 25
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -55,3 +58,14 @@ def set_single_threaded() -> None:
     """One thread for every pool, before any operation: a child forked after a parallel one hangs in its own first."""
     torch.set_num_threads(1)
     assert os.environ.get("OPENBLAS_NUM_THREADS") == "1"
+
+
+def gather_memory() -> None:
+    """Move the heap into huge pages, as far as the kernel can: a fork copies the page table, and with pages of 2 MiB
+    that is five times as fast. (MADV_COLLAPSE, Linux 6.1; elsewhere nothing changes.)"""
+    libc = ctypes.CDLL(None)
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, mode, _, _, inode, *name = line.split()
+        if inode == "0" and mode == "rw-p" and (not name or name[0].startswith(("[heap", "[anon"))):
+            start, end = (int(address, 16) for address in span.split("-"))
+            libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_COLLAPSE)

@@ -75,7 +75,15 @@ def fill_cache(target: Path, libraries: dict[str, bytes], source: Path | None) -
     for name, data in files.items():
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(_point_at(path.parent, data) if path.name.startswith("__grp__") else data)
+        _write(path, _point_at(path.parent, data) if path.name.startswith("__grp__") else data)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that nobody has prepared: what a link there points at stays as it is."""
+    path.unlink(missing_ok=True)
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
 
 
 def _point_at(folder: Path, group: bytes) -> bytes:

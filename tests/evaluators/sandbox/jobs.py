@@ -37,6 +37,40 @@ def describe_surroundings(channel: Any, payload: dict[str, Any]) -> None:
     )
 
 
+def compile_kernel(channel: Any, payload: dict[str, Any]) -> None:
+    """Compile a kernel of this source for a GPU that is not there."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from evaluators.sandbox.candidate import load_candidate
+
+    kernel = load_candidate(payload["source"]).kernel
+    source = triton.compiler.ASTSource(fn=kernel, signature={"x": "*fp32"}, constexprs={})
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    channel.send({"kinds": sorted(compiled.asm), "cached": len(list(Path("triton").rglob("*.cubin")))})
+
+
+def use_gpu(channel: Any, payload: dict[str, Any]) -> None:
+    """Compute on the GPU and launch a kernel, in a context made after the fork."""
+    from evaluators.sandbox import warmup
+
+    channel.send({"sum": torch.ones(4, device="cuda").sum().item()})
+    warmup.launch_once()
+    channel.send({"libraries": len(list(Path("triton").rglob("*.so")))})
+
+
+def idle_with_orphans(channel: Any, payload: dict[str, Any]) -> None:
+    """Leave a hundred orphans that end at once, then work on."""
+    for _ in range(100):
+        if (pid := os.fork()) == 0:
+            if os.fork() == 0:
+                os._exit(0)
+            os._exit(0)
+        os.waitpid(pid, 0)
+    time.sleep(0.3)
+    channel.send({"pids": len(list(Path("/proc").glob("[0-9]*")))})
+
+
 def multiply_in_parallel(channel: Any, payload: dict[str, Any]) -> None:
     """Hangs for ever if the zygote ran a parallel operation before the fork."""
     torch.softmax(torch.ones(512, 512) @ torch.ones(512, 512), -1)

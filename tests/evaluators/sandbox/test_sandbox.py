@@ -14,6 +14,7 @@ import torch
 
 from evaluators.sandbox import ChildEnded, SandboxError, Zygote
 from evaluators.sandbox.tensors import open_shared, share
+from evaluators.sandbox.workspace import RunFolder
 from tests.evaluators.sandbox.aftermath import JOBS, living_in, wait_until_dead
 
 
@@ -57,6 +58,34 @@ def test_the_zygote_has_one_thread_and_children_may_compute_in_parallel(zygote: 
     assert zygote.n_threads == 1
     with zygote.spawn(JOBS + "multiply_in_parallel", {}, deadline_s=20) as child:
         assert child.receive(20) == {"done": True}
+
+
+def test_orphans_that_have_ended_do_not_count(zygote: Zygote) -> None:
+    with zygote.spawn(JOBS + "idle_with_orphans", {}, deadline_s=20) as child:
+        n_pids = child.receive(20)["pids"]
+        assert child.wait().kind == "ok"
+    assert zygote.isolation == "subreaper" or n_pids == 2
+
+
+def test_a_zygote_that_compiles() -> None:
+    source = "import triton\nimport triton.language as tl\n@triton.jit\ndef kernel(x):\n    tl.store(x, 1.0)\n"
+    with Zygote(interpret=False) as zygote:
+        assert zygote.n_threads == 1
+        with zygote.spawn(JOBS + "compile_kernel", {"source": source}, deadline_s=60) as child:
+            answer = child.receive(60)
+    assert {"ttir", "ptx", "cubin"} <= set(answer["kinds"])
+    assert answer["cached"] == 1
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("isolation", ["namespaces", "subreaper"])
+def test_children_make_their_own_cuda_context(isolation: str) -> None:
+    with Zygote(interpret=False, isolation=isolation) as zygote:  # type: ignore[arg-type]
+        children = [zygote.spawn(JOBS + "use_gpu", {}, deadline_s=120) for _ in range(2)]
+        for child in children:
+            assert child.receive(60) == {"sum": 4.0}
+            assert child.receive(60)["libraries"] >= 1
+            assert child.wait(60).kind == "ok"
 
 
 def test_tensors_are_shared_and_cannot_be_truncated(zygote: Zygote) -> None:
@@ -154,10 +183,13 @@ def test_folders_that_nobody_locks_are_swept(tmp_path: Path, monkeypatch: pytest
     abandoned = tmp_path / "triton-evolve-gone"
     abandoned.mkdir()
     (abandoned / "lock").touch()
-    with Zygote(interpret=True) as first:
-        assert not abandoned.exists()
-        with Zygote(interpret=True):
-            assert first.folder.exists()
+    first = RunFolder()
+    assert not abandoned.exists()
+    second = RunFolder()
+    assert first.path.exists()
+    for folder in (first, second):
+        folder.remove()
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_zygote_that_cannot_start_says_why() -> None:

@@ -103,6 +103,18 @@ def test_a_malformed_message_ends_the_child(zygote: Zygote, data: str) -> None:
     assert not living_in(child.workspace)
 
 
+@pytest.mark.parametrize("job", ["daemonise", "fork_bomb"])
+def test_who_is_not_root_is_isolated_too(job: str) -> None:
+    apart = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+    command = [sys.executable, "-m", "tests.evaluators.sandbox.judge", "namespaces", job]
+    answer = subprocess.run([*apart, *command], capture_output=True, text=True, timeout=60, check=False)
+    if "unshare" in answer.stderr:
+        pytest.skip("no user namespace to be had")
+    ended, honest = answer.stdout.splitlines()
+    assert ended in ("ok ", "killed ran more than 64 processes", "timeout still running after 2 s")
+    assert honest == "ok ", answer.stderr
+
+
 @pytest.mark.parametrize("isolation", ["namespaces", "subreaper"])
 def test_killing_everyone_harms_only_itself(isolation: str) -> None:
     command = [sys.executable, "-m", "tests.evaluators.sandbox.judge", isolation, "kill_everyone"]
