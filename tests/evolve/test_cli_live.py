@@ -30,7 +30,9 @@ def evaluations(kind: LatencyKind) -> list[Evaluation]:
 
 
 def progress_of(judged: list[Evaluation]) -> Progress:
-    meter = ProgressMeter(Budget(240, 300.0, n_spent=len(judged)))
+    budget = Budget(240, 300.0)
+    budget.take(len(judged))
+    meter = ProgressMeter(budget)
     for evaluation in judged:
         meter.count(evaluation)
     return meter.look([island_of(judged, index) for index in range(4)])
