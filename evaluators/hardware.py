@@ -62,7 +62,7 @@ def _hardware_of(target: str, row: dict[str, Any]) -> Hardware:
     )
 
 
-def _target_named(device_name: str) -> str | None:
+def target_named(device_name: str) -> str | None:
     """The target whose words are in the device's name. The longest wins, so that "H100 PCIe" is not an H100."""
     lowered = device_name.lower()
     names = [(name, target) for target, row in _table()["targets"].items() for name in row["names"]]
@@ -83,7 +83,7 @@ def detect_hardware(index: int = 0) -> Hardware:
     if not torch.cuda.is_available() or index >= torch.cuda.device_count():
         raise DeviceError(f"no CUDA device {index}", "run `evolve doctor`, or use --device cpu")
     properties = torch.cuda.get_device_properties(index)
-    target = _target_named(properties.name)
+    target = target_named(properties.name)
     row = load_hardware(target) if target else _nearest_row((properties.major, properties.minor), properties)
     return row.model_copy(update=_reported(properties))
 

@@ -60,19 +60,25 @@ def footprint_bytes(tensor: TensorTraffic, residency: Residency) -> float:
 
 
 def _whole_grid(tensor: TensorTraffic, per_program: float, residency: Residency) -> float:
-    """Different bytes that all programs touch together, from what one touches: at most the storage."""
-    n_different = 1 if tensor.is_same_everywhere else residency.n_programs
-    return min(float(tensor.storage_bytes), per_program * n_different)
+    """Different bytes that all programs touch together, from what one touches.
+
+    At most the storage, and at most what the waves touch if they had nothing in common.
+    """
+    if tensor.is_same_everywhere:
+        return min(float(tensor.storage_bytes), per_program)
+    of_waves = per_program * residency.n_programs / _sharers(tensor, residency)
+    return min(float(tensor.storage_bytes), max(per_program, of_waves))
+
+
+def _sharers(tensor: TensorTraffic, residency: Residency) -> float:
+    """Programs of a wave that touch the same sector: one, and of the others the share that overlaps."""
+    return 1.0 + (residency.at_once - 1) * tensor.overlap
 
 
 def _wave_bytes(tensor: TensorTraffic, residency: Residency) -> float:
-    """Different bytes of a storage that the programs of one wave touch.
-
-    A program's sector is touched by 1 + (n - 1) * overlap of the n programs of the wave, so it counts by one over that.
-    """
+    """Different bytes of a storage that the programs of one wave touch."""
     per_program = tensor.first_read_bytes + tensor.written_bytes
-    sharers = 1.0 + (residency.at_once - 1) * tensor.overlap
-    return min(float(tensor.storage_bytes), per_program * residency.at_once / sharers)
+    return min(float(tensor.storage_bytes), per_program * residency.at_once / _sharers(tensor, residency))
 
 
 def _dram_read(tensor: TensorTraffic, wave_bytes: float, residency: Residency, hardware: Hardware) -> float:
