@@ -15,6 +15,7 @@ from evaluators.baselines import Baseline, BaselineProcess
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import BaselineReport, Evaluator, EvaluatorSettings, Prepared
 from evaluators.gpu_judgement import Bench, Judgement
+from evaluators.gpu_lock import GpuLock
 from evaluators.gpu_session import Slot
 from evaluators.hardware import detect_hardware
 from evaluators.input_sets import ReferenceSets, list_sets, n_bytes_of
@@ -47,7 +48,7 @@ class CudaEvaluator(Evaluator):
         self.problem = problem
         self.settings = settings
         self.hardware = detect_hardware(0)
-        self._gpu = threading.Lock()
+        self._gpu = GpuLock(str(torch.cuda.get_device_properties(0).uuid))
         self._resources = contextlib.ExitStack()
         self._preparer: Preparer | None = None
         self._preparing = threading.Lock()
