@@ -17,7 +17,7 @@ from libcst.metadata import CodePosition, MetadataWrapper, PositionProvider
 from islands.operators.structural.text import Span
 
 MAX_SOURCE_CHARS = 100_000
-MAX_CACHED_PROGRAMS = 512
+MAX_CACHED_PROGRAMS = 128  # about 0.5 MB each
 
 _NEWLINE = re.compile(r"\r\n?|\n")
 _LAYOUT_FIELD = re.compile(
@@ -72,7 +72,8 @@ class Launch:
         self.kernel_name = kernel_name
         self.kernel = kernel
         subscript = cast(cst.Subscript, call.func)
-        self.grid = cast(cst.Index, subscript.slice[0].slice).value
+        # one expression, or several where the tuple is written without parentheses
+        self.grid = [cast(cst.Index, element.slice).value for element in subscript.slice]
         self.arguments = _bind_arguments(call, kernel)
 
     @property
@@ -210,20 +211,21 @@ class Program:
 
     def _launched_kernel(self, call: cst.Call) -> str:
         """The name of the kernel that a call launches, or the empty string."""
-        if not isinstance(call.func, cst.Subscript) or len(call.func.slice) != 1:
+        if not isinstance(call.func, cst.Subscript):
             return ""
-        index = call.func.slice[0].slice
+        indices = [element.slice for element in call.func.slice]
         name = dotted_name(call.func.value)
-        if not isinstance(index, cst.Index) or not name:
+        if not name or not all(isinstance(index, cst.Index) for index in indices):
             return ""
+        first = cast(cst.Index, indices[0]).value
         is_imported = "." in self.aliases.get(name.split(".")[0], "")
-        looks_like_grid = isinstance(index.value, cst.Tuple | cst.Lambda) or "grid" in dotted_name(index.value).lower()
+        looks_like_grid = isinstance(first, cst.Tuple | cst.Lambda) or "grid" in dotted_name(first).lower()
         return name if name in self.kernels or (is_imported and looks_like_grid) else ""
 
 
 @lru_cache(maxsize=MAX_CACHED_PROGRAMS)
 def analyse(source: str) -> Program | None:
-    """The program of a source, or None for one that cannot be understood. Keeps the latest 512."""
+    """The program of a source, or None for one that cannot be understood. Keeps the latest 128."""
     if len(source) > MAX_SOURCE_CHARS:
         return None
     try:

@@ -26,7 +26,9 @@ def axes_of(program: Program, kernel: Scope) -> list[int] | None:
 
 def grid_components(program: Program, launch: Launch) -> list[str] | None:
     """The expressions of a launch's grid, one text an axis, each evaluable where the launch stands; else None."""
-    node: cst.CSTNode = launch.grid
+    if len(launch.grid) > 1:
+        return [operand(program, part) for part in launch.grid]
+    node: cst.CSTNode = launch.grid[0]
     name = ""
     if isinstance(node, cst.Name):
         name = node.value
@@ -54,8 +56,8 @@ def operand(program: Program, node: cst.CSTNode) -> str:
 def set_grid(program: Program, launch: Launch, components: Sequence[str]) -> Edit:
     """The edit that gives a launch another grid."""
     subscript = cast(cst.Subscript, launch.call.func)
-    span = program.span(subscript.slice[0])
-    return Edit(span.start, span.end, f"({', '.join(components)},)")
+    start, end = program.span(subscript.slice[0]).start, program.span(subscript.slice[-1]).end
+    return Edit(start, end, f"({', '.join(components)},)")
 
 
 def replace_program_ids(program: Program, kernel: Scope, texts: dict[int, str]) -> list[Edit]:

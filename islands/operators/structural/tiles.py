@@ -40,7 +40,11 @@ class GridView:
 
     def __init__(self, program: Program, launch: Launch) -> None:
         self.program = program
-        self.nodes = list(_grid_expressions(program, launch.scope, launch.grid, launch.call, _MAX_DEPTH))
+        self.nodes = [
+            node
+            for part in launch.grid
+            for node in _grid_expressions(program, launch.scope, part, launch.call, _MAX_DEPTH)
+        ]
 
     def reads(self, name: str, parameter: str) -> bool:
         """Whether the grid changes with this name, or with the launch's own parameter."""
