@@ -98,7 +98,7 @@ def _connect_once(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
             connection = _open_file(path, read_only and not is_owned)
         try:
             with translated(path):
-                _check_whole(connection, path)
+                check_whole(connection, path)
                 check_version(connection, path, load_steps(), read_only=read_only)
                 if not read_only:
                     migrate(connection, load_steps())
@@ -120,7 +120,7 @@ def _open_file(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(str(path), read_only=read_only, config=config)
 
 
-def _check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+def check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """A truncated file opens, answers count(*), and fails at some later question: so compare its length at once.
 
     A whole file holds at least as many blocks as are in use, and the last one that a table names; the free ones at its

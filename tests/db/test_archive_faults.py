@@ -18,6 +18,7 @@ import pytest
 from archive_records import evaluation, filled
 
 from db.archive import ProgramArchive
+from db.connection import check_whole
 from db.errors import ArchiveBusyError, ArchiveError
 from db.live import open_for_reading
 
@@ -124,6 +125,18 @@ def test_a_truncated_file_is_refused_at_once(tmp_path: Path, whole: bytes, share
     path.write_bytes(whole[: int(len(whole) * share)])
     error = refusal(path, read_only=read_only)
     assert "damaged" in error.message and "--archive" in error.hint
+
+
+def test_lost_blocks_are_seen_without_reading_them(tmp_path: Path, whole: bytes) -> None:
+    """Whatever was written last may lie anywhere in the file: its length is a witness of its own."""
+    path = tmp_path / "a.duckdb"
+    path.write_bytes(whole)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        check_whole(connection, path)
+        connection.execute("SELECT sum(length(source)) FROM evaluations").fetchall()
+        path.write_bytes(whole[: len(whole) // 3])
+        with pytest.raises(ArchiveError, match="truncated"):
+            check_whole(connection, path)
 
 
 def test_the_whole_file_is_not_refused(tmp_path: Path, whole: bytes) -> None:

@@ -15,7 +15,7 @@ from db.errors import NotFoundError, QueryError
 from db.live import ArchiveServer, LiveArchive
 from db.measures import Tier
 from db.reading import ArchiveReader
-from db.records import LatencyKind, PrecisionClass, RunStatus
+from db.records import Evaluation, LatencyKind, PrecisionClass, RunStatus
 
 OTHER = problem("layer_norm")
 LARGER = problem("softmax", n=8192)  # the same name, another question
@@ -308,3 +308,22 @@ def test_export_of_one_run_to_one_file(archive: ArchiveReader, tmp_path: Path) -
 def n_rows(archive: ArchiveReader, file: Path) -> int:
     reader = "read_parquet" if file.suffix == ".parquet" else "read_json"
     return int(archive.query(f"SELECT count(*) FROM {reader}(?)", [str(file)]).rows[0][0])
+
+
+# -------------------------------------------------------------------------------------------------------- odd cases
+
+
+def test_ties_go_to_the_shorter_source_then_to_the_earlier(tmp_path: Path) -> None:
+    def tied(n: int, length: int) -> Evaluation:
+        return evaluation(n, latency_us=100.0, source=f"def kernel_function(x):\n    return '{'x' * length}{n}'\n")
+
+    with filled(tmp_path / "b.duckdb", [tied(1, 30), tied(2, 3000), tied(3, 29), tied(4, 31), tied(5, 29)]) as archive:
+        assert ids(archive) == [3]
+        best = archive.best("softmax")
+        assert best is not None and best.verdict.candidate_id == "r1-0-000003"
+
+
+def test_programs_made_from_each_other_have_a_lineage(tmp_path: Path) -> None:
+    circle = [evaluation(1, parents=(program_of(2),)), evaluation(2, parents=(program_of(1), program_of(2)))]
+    with filled(tmp_path / "b.duckdb", circle) as archive:
+        assert [row.program_id for row in archive.lineage(program_of(2))] == [program_of(1), program_of(2)]
