@@ -21,6 +21,7 @@ from db.hashing import content_hash
 from db.records import EntryPoint, Hardware, LatencyKind, PrecisionClass, Problem
 from evaluators.evaluator import BaselineReport, BaselineTime
 from evaluators.gates.speed import median_interval
+from evaluators.gpu_lock import GpuLock
 from evaluators.gpu_session import GpuSession, SessionLost, Slot
 from evaluators.sandbox.channel import Channel
 from evaluators.timing import Method, Rotation
@@ -82,16 +83,22 @@ class BaselineProcess:
 class Baseline:
     """The reference of a problem, measured: `report` says how fast, `session` holds the winner's timer open.
 
-    Whoever calls holds the GPU's lock.
+    `open` takes the GPU's lock for what it times, not while it compiles; whoever calls the rest holds the lock.
     """
 
     def __init__(
-        self, problem: Problem, hardware: Hardware, precision: PrecisionClass, process: BaselineProcess
+        self,
+        problem: Problem,
+        hardware: Hardware,
+        precision: PrecisionClass,
+        process: BaselineProcess,
+        gpu: GpuLock,
     ) -> None:
         self._problem = problem
         self._hardware = hardware
         self._precision = precision
         self._process = process
+        self._gpu = gpu
         self._extern_ops: list[str] = []
         self._rotation = Rotation(1, 1, True)
 
@@ -104,9 +111,8 @@ class Baseline:
         self._rotation = rotation
         self.session = GpuSession(self._process, slot, deadline_s=COMPILE_DEADLINE_S)
         with contextlib.suppress(OSError):
-            self._process.send(
-                {"precision": self._precision.value, "l2_bytes": self._hardware.l2_bytes, **slot.describe()}
-            )
+            greeting = {"precision": self._precision.value, "l2_bytes": self._hardware.l2_bytes, "gpu": self._gpu.name}
+            self._process.send({**greeting, **slot.describe()})
         with self._machine_fault():
             self.session.wait_open(START_DEADLINE_S)
             self.report = self._from_disk() or self._measure_all()
@@ -153,9 +159,10 @@ class Baseline:
         self._extern_ops += [name for name in answer.get("extern_ops", []) if name not in self._extern_ops]
         if answer.get("error"):
             return BaselineTime.model_validate({"name": way, "error": answer["error"]})
-        self.session.time(self._problem.full, self._rotation, 0)
-        device = median_interval(self.session.replay_us(N_REPLAYS))
-        call = median_interval(self.session.call_us(n_calls_for(device.median), N_CALL_REPEATS))
+        with self._gpu:
+            self.session.time(self._problem.full, self._rotation, 0)
+            device = median_interval(self.session.replay_us(N_REPLAYS))
+            call = median_interval(self.session.call_us(n_calls_for(device.median), N_CALL_REPEATS))
         fields = {"device_us": device.median, "low_us": device.low, "high_us": device.high, "call_us": call.median}
         return BaselineTime.model_validate({"name": way, "method": self.session.method, **fields})
 

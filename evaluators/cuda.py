@@ -70,9 +70,8 @@ class CudaEvaluator(Evaluator):
         self._bench = self._make_bench(process)
         slots = self._make_slots()
         self._resources.callback(process.kill)  # before memory that it has mapped is freed
-        with self._gpu:
-            slots[0].reset()
-            report = self._bench.baseline.open(slots[0], self._bench.rotation)
+        slots[0].reset()
+        report = self._bench.baseline.open(slots[0], self._bench.rotation)
         deadline_s = GPU_DEADLINE_S + DEADLINE_BASELINES * report.device_us * 1e-6
         deadline_s = min(deadline_s, self.settings.evaluate_deadline_s)
         zygote = starting.result()
@@ -96,7 +95,7 @@ class CudaEvaluator(Evaluator):
             sets=sets,
             work=work,
             rotation=plan_rotation(work.moved_bytes, output_bytes, self.hardware.l2_bytes, self.hardware.dram_gb_s),
-            baseline=Baseline(self.problem, self.hardware, self.settings.precision, process),
+            baseline=Baseline(self.problem, self.hardware, self.settings.precision, process, self._gpu),
         )
 
     def _make_slots(self) -> list[Slot]:

@@ -35,7 +35,8 @@ def _initialise(address: str) -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     try:
-        ray.init(address=address or None, **({} if address else {"_temp_dir": None}), **options)
+        # "local" starts a cluster of our own: a run must not land on one that somebody else left running
+        ray.init(address=address or os.environ.get("RAY_ADDRESS") or "local", **options)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         where = f"reach the Ray cluster at {address!r}" if address else "start Ray on this machine"
         first = str(error).splitlines()[0] if str(error) else type(error).__name__

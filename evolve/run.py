@@ -84,7 +84,7 @@ async def _search(start: _Start, on_event: OnEvent) -> RunResult:
         report = await crew.open(wait_s=RESUME_WAIT_S if start.run else 0.0)
         run = _continued(start.run) if start.run else _new_run(start, run_id, report)
         await answer(crew.archive.add_problem.remote(start.problem))
-        await answer(crew.archive.add_run.remote(run))
+        await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
         on_event(_started(start, run, report))
         session = _Session(start.config, run, crew, report, on_event)
         with _interruptible(session.budget):

@@ -58,3 +58,12 @@ def test_threads_of_one_process_wait_for_each_other() -> None:
     with lock:
         assert not takes(lock, 0.3)
     assert takes(lock, 5.0)
+
+
+def test_who_has_it_may_take_it_again() -> None:
+    lock = GpuLock("GPU-test-5")
+    with lock:
+        with lock:
+            pass
+        assert not takes(lock, 0.3)
+    assert takes(lock, 5.0)
