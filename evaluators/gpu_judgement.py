@@ -158,15 +158,27 @@ class Judgement:
 
     def _check_honesty(self, device_us: float) -> None:
         """The child's clock against the judge's, and the timed program's outputs on inputs that it never saw."""
-        session, bench = self._session, self._bench
+        for is_last in (False, False, True):
+            answer = self._check_clock(device_us)
+            if answer.passed:
+                break
+            if is_last:
+                self._cascade.admit(answer)
+        self._verify_timed()
+
+    def _check_clock(self, device_us: float) -> GateResult:
+        """One comparison. A process that makes its context stalls the GPU for 40 ms, so one failure proves nothing."""
+        session = self._session
         replay_s = 1e-6 * device_us * session.n_launches
         n = max(1, math.ceil(SUSTAINED_S / replay_s))
         sustained_s, watched_s = session.sustain(n)
         # calls that events time one by one wait for the host when nothing is flushed between them
         replayed_s = n * replay_s if session.method == "graph" else sustained_s
-        answer = integrity.check_clock(replayed_s, sustained_s, watched_s)
-        if not answer.passed:
-            self._cascade.admit(answer)
+        return integrity.check_clock(replayed_s, sustained_s, watched_s)
+
+    def _verify_timed(self) -> None:
+        """Fresh inputs for one of the sets that were timed: what the same launches make of them must be right."""
+        session, bench = self._session, self._bench
         wanted = bench.secret_full_set()
         drawn = bench.sets.drawn(wanted)
         session.slot.write(wanted.workload, drawn)

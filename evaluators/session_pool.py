@@ -98,10 +98,14 @@ class SessionPool:
         self._open(used.slot)
 
     def _open(self, slot: Slot) -> None:
-        try:
-            self._ready.put(self._opened(slot))
-        except Exception as error:  # a thread's boundary: whoever takes next must hear of it
-            self._ready.put(error)
+        for is_last in (False, False, True):
+            try:
+                self._ready.put(self._opened(slot))
+                return
+            except Exception as error:  # a thread's boundary: whoever takes next must hear of it
+                if is_last or self._is_closed:
+                    self._ready.put(error)
+                    return
 
     def _opened(self, slot: Slot) -> OpenSession:
         torch.cuda.set_device(slot.inputs.device)

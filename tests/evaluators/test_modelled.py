@@ -80,12 +80,6 @@ WRONG = {
     "computes in torch": ("return out", "return out.exp()", Gate.STATIC, "computes in torch"),
     "wrong": ("1.0 / row_sum", "1.01 / row_sum", Gate.CORRECTNESS, "outside the tolerance"),
     "wrong shape": ("return out", "return out[:, 1:]", Gate.CORRECTNESS, "shape"),
-    "writes its input": (
-        "tl.store(out_row",
-        "tl.store(x_row + offsets, x, mask=mask)\n        tl.store(out_row",
-        None,
-        "",
-    ),
 }
 
 

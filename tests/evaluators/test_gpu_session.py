@@ -1,0 +1,99 @@
+"""The judge's side of a session: what it makes of answers, good and bad. A thread answers on a real channel."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from evaluators.gpu_session import GpuSession, SessionLost, explain_exit
+from evaluators.sandbox.channel import Channel
+from evaluators.sandbox.client import Exit
+from evaluators.timing import Rotation
+from tests.support.runs import make_problem
+
+Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
+
+
+@pytest.fixture
+def open_session() -> Iterator[Callable[[Answer], GpuSession]]:
+    sockets: list[socket.socket] = []
+
+    def opened(answer: Answer) -> GpuSession:
+        ours, theirs = socket.socketpair()
+        sockets.extend((ours, theirs))
+        channel = Channel(theirs)
+
+        def serve() -> None:
+            while True:
+                try:
+                    reply = answer(channel.receive())
+                except EOFError:
+                    return
+                with contextlib.suppress(OSError):  # the test is over
+                    if reply is None:
+                        theirs.shutdown(socket.SHUT_RDWR)
+                        return
+                    channel.send(reply)
+
+        threading.Thread(target=serve, daemon=True).start()
+        return GpuSession(Channel(ours), slot=None, deadline_s=0.5)
+
+    yield opened
+    for end in sockets:
+        end.close()
+
+
+def test_times_are_read(open_session: Callable[[Answer], GpuSession]) -> None:
+    session = open_session(lambda message: {"us": [1.5] * message["n"]})
+    assert session.replay_us(3) == [1.5, 1.5, 1.5]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{}, {"us": []}, {"us": None}, {"us": ["fast"]}, {"us": [float("nan")]}, {"us": [0]}, {"us": [-1]}, {"us": [[1]]}],
+)
+def test_an_answer_that_is_no_time_loses_the_session(
+    answer: dict[str, Any], open_session: Callable[[Answer], GpuSession]
+) -> None:
+    with pytest.raises(SessionLost, match="an answer that is none"):
+        open_session(lambda _: answer).replay_us(1)
+
+
+def test_silence_is_an_endless_loop(open_session: Callable[[Answer], GpuSession]) -> None:
+    with pytest.raises(SessionLost, match=r"no answer to `check` within 0.5 s"):
+        open_session(lambda _: threading.Event().wait(1.0) or None).check(make_problem().small)
+
+
+def test_a_peer_that_ends_loses_the_session(open_session: Callable[[Answer], GpuSession]) -> None:
+    with pytest.raises(SessionLost, match="closed"):
+        open_session(lambda _: None).verify()
+
+
+def test_only_a_graph_has_many_launches(open_session: Callable[[Answer], GpuSession]) -> None:
+    session = open_session(lambda _: {"method": "events", "why": "it synchronises", "n_launches": 99})
+    assert session.time(make_problem().full, Rotation(2, 8, True), watched=3) == "it synchronises"
+    assert session.method == "events" and session.n_launches == 1
+
+
+def test_the_judges_clock_runs_beside_the_claim(open_session: Callable[[Answer], GpuSession]) -> None:
+    claimed, watched = open_session(lambda _: {"seconds": 5.0}).sustain(4)
+    assert claimed == 5.0 and watched < 0.5
+
+
+@pytest.mark.parametrize(
+    ("exit", "words"),
+    [
+        (Exit("error", "ValueError: no\n  at candidate.py:3", ""), "ValueError: no"),
+        (Exit("error", "RuntimeError: NVML_SUCCESS == DriverAPI::get()->nvmlInit_v2_() INTERNAL", ""), "out of memory"),
+        (Exit("signal", "SIGSEGV", ""), "ended by SIGSEGV"),
+        (Exit("exit", "exited with code 0", ""), "ended itself"),
+        (Exit("killed", "more than 8 GiB resident", ""), "stopped: more than 8 GiB"),
+    ],
+)
+def test_every_end_of_a_child_reads_as_a_reason(exit: Exit, words: str) -> None:
+    assert words in explain_exit(exit)
