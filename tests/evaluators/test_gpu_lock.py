@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import threading
@@ -14,8 +15,13 @@ with GpuLock(sys.argv[1]):
 """
 
 
-def holder(gpu: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-c", HOLD, gpu], stdout=subprocess.PIPE, text=True)
+def gpu(number: int) -> str:
+    """A device that no other test session knows."""
+    return f"GPU-test-{os.getpid()}-{number}"
+
+
+def holder(name: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", HOLD, name], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
@@ -33,9 +39,9 @@ def takes(lock: GpuLock, within_s: float) -> bool:
 
 
 def test_another_process_waits_until_the_holder_is_killed() -> None:
-    process = holder("GPU-test-1")
+    process = holder(gpu(1))
     try:
-        lock = GpuLock("GPU-test-1")
+        lock = GpuLock(gpu(1))
         assert not takes(lock, 0.3)
         process.kill()
         process.wait()
@@ -46,22 +52,22 @@ def test_another_process_waits_until_the_holder_is_killed() -> None:
 
 
 def test_another_gpu_is_free() -> None:
-    process = holder("GPU-test-2")
+    process = holder(gpu(2))
     try:
-        assert takes(GpuLock("GPU-test-3"), 5.0)
+        assert takes(GpuLock(gpu(3)), 5.0)
     finally:
         process.kill()
 
 
 def test_threads_of_one_process_wait_for_each_other() -> None:
-    lock = GpuLock("GPU-test-4")
+    lock = GpuLock(gpu(4))
     with lock:
         assert not takes(lock, 0.3)
     assert takes(lock, 5.0)
 
 
 def test_who_has_it_may_take_it_again() -> None:
-    lock = GpuLock("GPU-test-5")
+    lock = GpuLock(gpu(5))
     with lock:
         with lock:
             pass
