@@ -2,9 +2,11 @@
 
     python benchmarks/suite.py --time 60s --out benchmarks/results/suite [PROBLEM ...]
 
-Each problem is a command of its own, as a user types it; its time counts from the first verdict to the end of the
-search (`search_s`), and as the whole command (`wall_s`, baselines, torch.compile and start-up included). Results are
-kept per problem in OUT/NAME.json, so that a suite can be measured in parts; `--table` prints what is there.
+Each problem is a command of its own, as a user types it. With `--jobs N`, N of them share the GPU: what one times, no
+other disturbs (there is a lock for each GPU), so each is judged as if alone and only gets fewer candidates. Its time
+counts from the first verdict to the end of the search (`search_s`), and as the whole command (`wall_s`, baselines,
+torch.compile and start-up included). Results are kept per problem in OUT/NAME.json, so that a suite can be measured in
+parts; `--table` prints what is there.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import math
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from db.live import open_for_reading
@@ -25,17 +28,19 @@ def main() -> None:
     arguments = _arguments()
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
-    for name in () if arguments.table else arguments.problems or suite_names():
-        result = run_problem(name, arguments, out)
-        (out / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
-        print(json.dumps({k: v for k, v in result.items() if k not in ("phases", "command")}), flush=True)
+    names = [] if arguments.table else arguments.problems or suite_names()
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for result in pool.map(lambda name: run_problem(name, arguments, out), names):
+            (out / f"{result['problem']}.json").write_text(json.dumps(result, indent=2) + "\n")
+            print(json.dumps({k: v for k, v in result.items() if k not in ("phases", "command")}), flush=True)
     print(table(out))
 
 
 def run_problem(name: str, arguments: argparse.Namespace, out: Path) -> dict[str, object]:
     """Run one problem; what it reached, and what the time went to."""
-    archive = Path(arguments.archive)
     folder = out / "runs" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    archive = folder / "archive.duckdb"
     command = [sys.executable, "-P", "-m", "evolve.cli.main", "run", name, "--archive", str(archive)]
     command += ["--out", str(folder), "--time", arguments.time, "--islands", str(arguments.islands)]
     command += ["--evaluations", "100000", "--device", arguments.device, "--rng-seed", str(arguments.rng_seed)]
@@ -45,7 +50,7 @@ def run_problem(name: str, arguments: argparse.Namespace, out: Path) -> dict[str
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
     wall_s = time.monotonic() - began
     if done.returncode:
-        tail = (done.stdout + done.stderr)[-1500:]
+        tail = (done.stdout + done.stderr)[-2500:]
         return {"problem": name, "error": f"exit {done.returncode}", "output": tail, "wall_s": round(wall_s, 1)}
     summary = json.loads((folder / "summary.json").read_text())
     return {
@@ -129,7 +134,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--rng-seed", type=int, default=0)
     parser.add_argument("--set", action="append", default=[], help="a.b=c, passed on to evolve run")
-    parser.add_argument("--archive", default="suite.duckdb")
+    parser.add_argument("--jobs", type=int, default=1, help="problems that share the GPU at a time")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/suite"))
     parser.add_argument("--table", action="store_true", help="print the table of what was measured and stop")
     return parser.parse_args()
