@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -50,6 +51,7 @@ class ArchiveActor:
         """`path` is absolute. The file is opened by `open` or by the first other call."""
         if not Path(path).is_absolute():
             raise ValueError(f"an actor may live in another folder: the archive's path must be absolute, not {path}")
+        gc.freeze()  # what the imports made stays for ever: the collector need not walk it at every full collection
         self._path = path
         self._wait_s = wait_s
         self._idle_s = idle_s

@@ -1,0 +1,233 @@
+"""The archive at 100,000 programs of 2 KB: how fast it takes them, answers, and opens again.
+
+    python benchmarks/archive.py                    # prints a table
+    python benchmarks/archive.py --json FILE        # and writes it
+
+Programs and verdicts are made up; they are as long as real ones, spread over some 96 cells, and every one has the
+launches it was compiled to. Each question is asked `--n-questions` times of the archive as it stands right after the
+inserts, and again after it was closed and opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import json
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from db.archive import ProgramArchive
+from db.measures import TIERS
+from db.records import (
+    Candidate,
+    Capture,
+    DeviceKind,
+    Evaluation,
+    Gate,
+    GateResult,
+    Hardware,
+    Latency,
+    LatencyKind,
+    Launch,
+    LaunchTraffic,
+    Lineage,
+    Outcome,
+    PrecisionClass,
+    Problem,
+    Profile,
+    Run,
+    Verdict,
+    Workload,
+)
+
+N_ISLANDS = 8
+SOURCE_BYTES = 2048
+MARKS = {"insert": 5000.0, "elites": 10.0, "best": 10.0, "parents": 10.0, "reopen": 1.0}
+
+PROBLEM = Problem(
+    name="softmax",
+    kind="triton",
+    source="def kernel_function(x):\n    return x\n\n\ndef get_inputs():\n    return []\n",
+    workloads=(Workload(name="full", role="full", sizes={"n": 4096}), Workload(name="small", role="small")),
+)
+HARDWARE = Hardware(
+    name="H100", target="h100", compute_capability=(9, 0), n_sms=132, dram_gb_s=3000, l2_bytes=50_000_000, l2_gb_s=6000,
+    dram_bytes=80_000_000_000, tflops={"fp32": 60.0}, shared_bytes_per_sm=233472, shared_bytes_per_block=232448,
+    sm_clock_ghz=1.7,
+)  # fmt: skip
+RUN = Run(
+    run_id="bench", problem_id=PROBLEM.problem_id, rng_seed=0, device=DeviceKind.CPU, hardware=HARDWARE,
+    precision=PrecisionClass.REFERENCE, latency_kind=LatencyKind.MODELLED, config={},
+)  # fmt: skip
+TRAFFIC = LaunchTraffic(
+    load_bytes=1e9, store_bytes=1e9, dram_read_bytes=1e9, dram_write_bytes=1e9, flops={"fp32": 1e9, "sfu": 2e8}
+)
+
+
+def evaluations(n: int, rng: random.Random) -> Iterator[Evaluation]:
+    """`n` judged candidates, each made from an earlier one; 70% correct, over three octaves of latency."""
+    ids: list[str] = []
+    for k in range(n):
+        yield evaluation(k, ids, rng)
+
+
+def evaluation(k: int, ids: list[str], rng: random.Random) -> Evaluation:
+    body = "".join(f"    acc_{rng.randrange(1000)} = tl.load(x_ptr + {rng.randrange(10**6)})\n" for _ in range(60))
+    source = f"def kernel_function(x):\n    step = {k}\n{body}"[:SOURCE_BYTES]
+    program_id = f"{rng.getrandbits(64):016x}"
+    parents = (rng.choice(ids[-4096:]),) if ids else ()
+    ids.append(program_id)
+    candidate = Candidate(
+        candidate_id=f"bench-{k % N_ISLANDS}-{k:06d}", run_id=RUN.run_id, problem_id=PROBLEM.problem_id,
+        island=k % N_ISLANDS, source=source, entry_point=PROBLEM.entry_point,
+        lineage=Lineage(operator="retune", technique=f"technique_{k % 20}", parents=parents, detail="BLOCK 1 -> 2"),
+    )  # fmt: skip
+    return Evaluation(candidate=candidate, verdict=verdict(candidate, program_id, rng))
+
+
+def verdict(candidate: Candidate, program_id: str, rng: random.Random) -> Verdict:
+    launch = Launch(
+        kernel="softmax_kernel", grid=(4096, 1, 1), num_warps=8, shared_bytes=4096, text_hash=program_id,
+        binding_hash=program_id[::-1], n_registers=64, constexprs={"BLOCK": 1024}, traffic=TRAFFIC,
+    )  # fmt: skip
+    capture = Capture(workload="full", target="h100", triton_version="3.7.1", launches=(launch,))
+    judged: dict[str, Any] = {
+        "candidate_id": candidate.candidate_id,
+        "run_id": candidate.run_id,
+        "problem_id": candidate.problem_id,
+        "program_id": program_id,
+        "hardware_id": HARDWARE.hardware_id,
+        "fingerprint": capture.fingerprint,
+        "captures": (capture,),
+        "versions": {"torch": "2.13.0", "triton": "3.7.1"},
+        "seconds": {"prepare": 0.4, "correctness": 0.2},
+    }
+    if rng.random() > 0.7:
+        refused = GateResult(gate=Gate.CORRECTNESS, passed=False, reason="element 3 is 1.0, expected 0.5")
+        return Verdict(**judged, outcome=Outcome.FAILED, gates=(refused,))
+    latency_us = 500 * 2 ** rng.uniform(-1.5, 1.5)
+    return Verdict(
+        **judged, outcome=Outcome.CORRECT, gates=tuple(GateResult(gate=gate, passed=True) for gate in Gate),
+        latency=Latency(
+            kind=LatencyKind.MODELLED, method="model", device_us=latency_us, low_us=latency_us, high_us=latency_us,
+            baseline_us=600.0, baseline_name="eager",
+        ),
+        profile=Profile(source="compiled", compute_sol_pct=20, memory_sol_pct=70), tier=rng.choice(TIERS),
+    )  # fmt: skip
+
+
+# -------------------------------------------------------------------------------------------------------- measuring
+
+
+def fill(archive: ProgramArchive, n_programs: int, batch: int) -> dict[str, float]:
+    """Inserts in batches; only the archive's time counts. Rows per second, and the worst batch."""
+    archive.add_problem(PROBLEM)
+    archive.add_run(RUN)
+    source = evaluations(n_programs, random.Random(0))
+    seconds: list[float] = []
+    while evaluations_now := [e for _, e in zip(range(batch), source, strict=False)]:
+        seconds.append(seconds_of(lambda now=evaluations_now: archive.insert(now)))
+    return {"per_s": n_programs / sum(seconds), "worst_batch_ms": 1e3 * max(seconds)}
+
+
+def ask(archive: ProgramArchive, n: int) -> dict[str, dict[str, float]]:
+    """Milliseconds of every question: median, 99th percentile, worst."""
+    fingerprint = archive.query("SELECT fingerprint FROM evaluations WHERE seq = 777").rows[0][0]
+    known = (PROBLEM.problem_id, HARDWARE.hardware_id, PrecisionClass.REFERENCE, fingerprint)
+    draws = iter(range(10**9))
+    questions: dict[str, Callable[[], object]] = {
+        "elites": lambda: archive.elites(problem="softmax"),
+        "best": lambda: archive.best("softmax"),
+        "parents": lambda: archive.sample_parents("softmax", 8, next(draws), run_id=RUN.run_id, island=3),
+        "known_fingerprint": lambda: archive.known_fingerprint(*known),
+    }
+    return {name: spread([seconds_of(question) for _ in range(n)]) for name, question in questions.items()}
+
+
+def spread(seconds: list[float]) -> dict[str, float]:
+    in_order = sorted(1e3 * s for s in seconds)
+    p99 = in_order[min(len(in_order) - 1, round(0.99 * len(in_order)))]
+    return {"median_ms": statistics.median(in_order), "p99_ms": p99, "worst_ms": in_order[-1]}
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def reopen(path: Path) -> float:
+    """Seconds until a fresh process has the archive open, after one was killed with everything still in the log."""
+    code = (
+        "import sys, time; from db.archive import ProgramArchive; begin = time.perf_counter();"
+        " archive = ProgramArchive.open(sys.argv[1]); print(time.perf_counter() - begin)"
+    )
+    root = Path(__file__).resolve().parents[1]
+    done = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True, cwd=root)
+    return float(done.stdout)
+
+
+def measure(n_programs: int, batch: int, n_questions: int, folder: Path) -> dict[str, Any]:
+    gc.freeze()  # as the archive's actor does
+    path = folder / "archive.duckdb"
+    archive = ProgramArchive.open(path)
+    inserted = fill(archive, n_programs, batch)
+    n_cells = len(archive.elites())
+    from_log = ask(archive, n_questions)
+    closing_s = seconds_of(archive.close)
+    reopen_s = reopen(path)
+    with ProgramArchive.open(path) as again:
+        from_file = ask(again, n_questions)
+    return {
+        "n_programs": n_programs, "batch": batch, "n_cells": n_cells, "insert": inserted, "close_s": closing_s,
+        "reopen_s": reopen_s, "file_mb": path.stat().st_size / 1e6, "right_after_inserts": from_log,
+        "after_reopening": from_file,
+    }  # fmt: skip
+
+
+def show(result: dict[str, Any]) -> None:
+    """The result as a table, with the marks beside it."""
+    print(f"{result['n_programs']:,} programs in {result['n_cells']} cells, {result['file_mb']:.0f} MB")
+    insert = result["insert"]
+    print(f"{'insert, batches of ' + str(result['batch']):32}{insert['per_s']:10,.0f} /s   mark {MARKS['insert']:,.0f}")
+    print(f"{'  worst batch':32}{insert['worst_batch_ms']:10.1f} ms")
+    for when in ("right_after_inserts", "after_reopening"):
+        print(when.replace("_", " "))
+        answers = result[when]
+        for name, times in answers.items():
+            mark = f"   mark {MARKS[name]:.0f}" if name in MARKS else ""
+            print(f"  {name:30}{times['median_ms']:10.2f} ms median {times['p99_ms']:8.2f} ms p99{mark}")
+    print(f"{'close, with its checkpoint':32}{result['close_s']:10.2f} s")
+    print(f"{'reopen':32}{result['reopen_s']:10.2f} s    mark {MARKS['reopen']:.0f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--n-programs", type=int, default=100_000)
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--n-questions", type=int, default=300)
+    parser.add_argument("--machine", default="", help="said in the file")
+    parser.add_argument("--json", type=Path, help="where to write the figures")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        result = measure(arguments.n_programs, arguments.batch, arguments.n_questions, Path(folder))
+    show(result)
+    if arguments.json:
+        about = {"command": "python benchmarks/archive.py", "machine": arguments.machine,
+                 "date": datetime.datetime.now(datetime.UTC).date().isoformat()}  # fmt: skip
+        arguments.json.parent.mkdir(parents=True, exist_ok=True)
+        arguments.json.write_text(json.dumps(about | result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
