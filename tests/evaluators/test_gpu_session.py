@@ -21,31 +21,31 @@ Answer = Callable[[dict[str, Any]], dict[str, Any] | None]
 
 @pytest.fixture
 def open_session() -> Iterator[Callable[[Answer], GpuSession]]:
-    sockets: list[socket.socket] = []
+    with contextlib.ExitStack() as stack:
 
-    def opened(answer: Answer) -> GpuSession:
-        ours, theirs = socket.socketpair()
-        sockets.extend((ours, theirs))
-        channel = Channel(theirs)
+        def opened(answer: Answer) -> GpuSession:
+            ours, theirs = socket.socketpair()
+            peer = threading.Thread(target=serve, args=(theirs, answer))
+            for undo in (ours.close, theirs.close, peer.join, lambda: hang_up(ours)):
+                stack.callback(undo)
+            peer.start()
+            return GpuSession(Channel(ours), slot=None, deadline_s=0.5)
 
-        def serve() -> None:
-            while True:
-                try:
-                    reply = answer(channel.receive())
-                except EOFError:
-                    return
-                with contextlib.suppress(OSError):  # the test is over
-                    if reply is None:
-                        theirs.shutdown(socket.SHUT_RDWR)
-                        return
-                    channel.send(reply)
+        yield opened
 
-        threading.Thread(target=serve, daemon=True).start()
-        return GpuSession(Channel(ours), slot=None, deadline_s=0.5)
 
-    yield opened
-    for end in sockets:
-        end.close()
+def hang_up(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # the other end may have done so
+        end.shutdown(socket.SHUT_RDWR)
+
+
+def serve(end: socket.socket, answer: Answer) -> None:
+    """Answers until the channel closes, or closes it where there is no answer."""
+    channel = Channel(end)
+    with contextlib.suppress(EOFError, OSError):
+        while (reply := answer(channel.receive())) is not None:
+            channel.send(reply)
+    hang_up(end)
 
 
 def test_times_are_read(open_session: Callable[[Answer], GpuSession]) -> None:
