@@ -73,6 +73,8 @@ class ArchiveActor:
             await self._queue.join()
             if self._committer is not None:
                 self._committer.cancel()
+            # readers are served meanwhile: what is left to do without a socket takes no time
+            await _checkpoint(self._archive)
             if self._server is not None:
                 await asyncio.to_thread(self._server.close)
             await asyncio.to_thread(self._archive.close)
@@ -185,8 +187,7 @@ class ArchiveActor:
                 group = [await asyncio.wait_for(self._queue.get(), self._idle_s if has_news else None)]
             except TimeoutError:
                 has_news = False
-                with contextlib.suppress(EvolveError):  # the next insert says what is wrong
-                    await asyncio.to_thread(archive.checkpoint)
+                await _checkpoint(archive)
                 continue
             while not self._queue.empty():
                 group.append(self._queue.get_nowait())
@@ -194,6 +195,12 @@ class ArchiveActor:
             has_news = True
             for _ in group:
                 self._queue.task_done()
+
+
+async def _checkpoint(archive: ProgramArchive) -> None:
+    """Empties the log. One that cannot be emptied is replayed when the file is opened next: nothing is lost."""
+    with contextlib.suppress(EvolveError):
+        await asyncio.to_thread(archive.checkpoint)
 
 
 async def _commit(archive: ProgramArchive, group: Sequence[Waiting]) -> None:

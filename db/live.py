@@ -31,6 +31,7 @@ from db.reading import ArchiveReader, ExportFormat
 
 QUERY_LIMIT_S = 60.0  # the owner has a search to serve
 CONNECT_LIMIT_S = 5.0
+OWNER_CLOSES_S = 10.0
 _ANSWER_LIMIT_S = QUERY_LIMIT_S + 30.0
 _MAX_ADDRESS_BYTES = 107  # struct sockaddr_un holds 108, the last is zero
 _MAX_NAME_BYTES = 80
@@ -132,33 +133,53 @@ def _answers(archive: ProgramArchive, request: dict[str, Any]) -> Iterator[dict[
 # ----------------------------------------------------------------------------------------------------------- reader
 
 
+class OwnerGoneError(ArchiveError):
+    """Nobody listens at the socket of an archive, or whoever did went away before the answer was whole."""
+
+
 class LiveArchive(ArchiveReader):
-    """An archive that another process owns. The same questions as of the file, answered by the owner."""
+    """An archive that another process owns. The same questions as of the file, answered by the owner.
+
+    When the owner goes, the next question is answered from the file itself, or by the next owner.
+    """
 
     def __init__(self, path: Path | str) -> None:
         """Makes sure that an owner answers.
 
         Raises:
-            ArchiveError: nobody listens at the archive's socket.
+            OwnerGoneError: nobody listens at the archive's socket.
         """
         self.path = Path(path).resolve()
-        self.query("SELECT 1")
+        self._successor: ArchiveReader | None = None
+        self._ask({"sql": "SELECT 1"})
 
     def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
-        lines = self._ask({"sql": sql, "parameters": list(parameters)})
-        rows = [tuple(row) for line in lines for row in line["rows"]]
-        return Table(columns=lines[0]["columns"], rows=rows)
+        if self._successor is None:
+            with contextlib.suppress(OwnerGoneError):
+                lines = self._ask({"sql": sql, "parameters": list(parameters)})
+                rows = [tuple(row) for line in lines for row in line["rows"]]
+                return Table(columns=lines[0]["columns"], rows=rows)
+        return self._follow().query(sql, parameters)
 
     def export(self, target: Path, file_format: ExportFormat, run_id: str | None = None) -> list[Path]:
-        place = str(Path(target).absolute())  # the owner may live in another folder
-        lines = self._ask({"export": place, "format": file_format, "run_id": run_id})
-        return [Path(file) for file in lines[0]["files"]]
+        place = Path(target).absolute()  # the owner may live in another folder
+        if self._successor is None:
+            with contextlib.suppress(OwnerGoneError):
+                lines = self._ask({"export": str(place), "format": file_format, "run_id": run_id})
+                return [Path(file) for file in lines[0]["files"]]
+        return self._follow().export(place, file_format, run_id)
 
     def close(self) -> None:
-        """Nothing is held between two questions."""
+        if self._successor is not None:
+            self._successor.close()
 
     def _rows(self, question: Question) -> list[tuple[Any, ...]]:
         return self.query(*question).rows
+
+    def _follow(self) -> ArchiveReader:
+        if self._successor is None:
+            self._successor = open_for_reading(self.path, wait_s=OWNER_CLOSES_S)
+        return self._successor
 
     def _ask(self, request: dict[str, Any]) -> list[dict[str, Any]]:
         try:
@@ -187,8 +208,8 @@ def _connected(archive: Path) -> Iterator[Any]:
             yield stream
 
 
-def _gone(path: Path) -> ArchiveError:
-    return ArchiveError(f"nobody answers for {path} any more", "its run has ended: ask again")
+def _gone(path: Path) -> OwnerGoneError:
+    return OwnerGoneError(f"nobody answers for {path}", "its run has ended: read the file itself")
 
 
 def open_for_reading(path: Path | str, *, wait_s: float = 2.0) -> ProgramArchive | LiveArchive:
@@ -204,7 +225,7 @@ def open_for_reading(path: Path | str, *, wait_s: float = 2.0) -> ProgramArchive
     deadline = time.monotonic() + wait_s
     while True:
         if not is_owned_here(place):
-            with contextlib.suppress(ArchiveError):
+            with contextlib.suppress(OwnerGoneError):
                 return LiveArchive(place)
         try:
             return ProgramArchive.open(place, read_only=True)

@@ -95,13 +95,29 @@ def test_a_socket_that_nobody_serves_does_not_hide_the_file(owner: ProgramArchiv
         assert isinstance(reader, ProgramArchive) and n_evaluations(reader) == 1
 
 
-def test_an_owner_that_goes_is_noticed(owner: ProgramArchive) -> None:
+def test_an_owner_that_goes_is_followed(owner: ProgramArchive) -> None:
+    server = ArchiveServer(owner)
+    with LiveArchive(owner.path) as reader:
+        assert n_evaluations(reader) == 1
+        owner.insert([evaluation(2)])
+        server.close()
+        owner.close()
+        assert n_evaluations(reader) == 2  # from the file
+        assert [row.run_id for row in reader.runs()] == ["r1"]
+    with ProgramArchive.open(owner.path) as successor:
+        assert successor.insert([evaluation(3)]) == 1
+
+
+def test_the_next_owner_answers_after_the_first(owner: ProgramArchive) -> None:
     server = ArchiveServer(owner)
     reader = LiveArchive(owner.path)
     server.close()
-    with pytest.raises(ArchiveError, match="nobody answers") as caught:
-        reader.elites()
-    assert caught.value.hint and not isinstance(caught.value, ArchiveBusyError)
+    owner.close()
+    with ProgramArchive.open(owner.path) as successor:
+        second = ArchiveServer(successor)
+        successor.insert([evaluation(2)])
+        assert n_evaluations(reader) == 2
+        second.close()
 
 
 def raw(path: Path, line: bytes) -> list[dict[str, object]]:
