@@ -209,14 +209,14 @@ async def _commit(archive: ProgramArchive, group: Sequence[Waiting]) -> None:
         evaluations = [e for waiting in group for e in waiting.evaluations]
         new = await asyncio.to_thread(archive.insert_new, evaluations)
     except Exception as error:  # the boundary: whatever went wrong belongs to who asked, and the next must be served
-        if len(group) == 1:
+        if len(group) > 1:
+            for waiting in group:
+                await _commit(archive, [waiting])
+        elif not group[0].n_new.done():
             group[0].n_new.set_exception(error)
-            return
-        for waiting in group:
-            await _commit(archive, [waiting])
         return
     for waiting in group:
         mine = {e.candidate.candidate_id for e in waiting.evaluations} & new
         new -= mine
-        if not waiting.n_new.done():
+        if not waiting.n_new.done():  # whoever asked may have gone
             waiting.n_new.set_result(len(mine))

@@ -120,9 +120,17 @@ class ProgramArchive(ArchiveReader):
         return {e.candidate.candidate_id for e in in_order}
 
     def checkpoint(self) -> None:
-        """Moves what was written from the log into the file. Stalls readers and writers; for idle moments."""
-        with self._lock, translated(self.path):
-            self._connection.execute("CHECKPOINT")
+        """Moves what was written from the log into the file. Stalls readers and writers; for idle moments.
+
+        Raises:
+            ArchiveError: not now; nothing is lost.
+        """
+        try:
+            with self._lock, translated(self.path):
+                self._connection.execute("CHECKPOINT")
+        except duckdb.Error as error:
+            hint = "the log keeps everything meanwhile"
+            raise ArchiveError(f"the log of {self.path} stays as it is: {str(error).splitlines()[0]}", hint) from error
 
     def close(self) -> None:
         """Closes the file. What was written is in the file itself afterwards, and another process may open it."""
