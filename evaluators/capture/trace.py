@@ -41,7 +41,9 @@ from evaluators.capture.tracer import (
     ProgramCounts,
     Tracer,
     TraceTimeout,
+    range_of_kernel,
     semantic_of,
+    static_range_of_kernel,
 )
 from evaluators.capture.traffic import LaunchTrace, Reread, TensorTraffic
 from evaluators.interpreter import shims
@@ -127,7 +129,7 @@ class TraceRecorder:
         replaced = {
             "traced_iterations": tracer.iterate,
             "traced_repeats": tracer.repeats,
-            "_patch_reduce_scan": partial(_patch_reductions, tracer),
+            "_patch_reduce_scan": partial(_patch_language, tracer),
         }
         with ExitStack() as stack:
             for name, value in replaced.items():
@@ -156,8 +158,8 @@ class TraceRecorder:
     def _sample(self, run: _Runner) -> tuple[list[Sampled], list[Sampled]]:
         total = run.n_programs
         n_spread = min(N_SPREAD, total)
-        picks = sorted({i * (total - 1) // max(1, n_spread - 1) for i in range(n_spread)})
-        spread = run.programs(picks, (OUTER_ITERATIONS, INNER_ITERATIONS))
+        middles = [(2 * i + 1) * total // (2 * n_spread) for i in range(n_spread)]  # of equal parts of the grid
+        spread = run.programs(middles, (OUTER_ITERATIONS, INNER_ITERATIONS))
         rng = random.Random(MATES_SEED)
         window = min(total, self._window)
         start = (total - window) // 2
@@ -271,10 +273,12 @@ class _Runner:
         return index % nx, index // nx % ny, index // (nx * ny)
 
 
-def _patch_reductions(tracer: Tracer, scope: Any) -> None:
+def _patch_language(tracer: Tracer, scope: Any) -> None:
     for module in (tl, tl.core):
         scope.set_attr(module, "reduce", tracer.reduce)
         scope.set_attr(module, "associative_scan", tracer.scan)
+        scope.set_attr(module, "range", range_of_kernel)
+        scope.set_attr(module, "static_range", static_range_of_kernel)
 
 
 def _libdevice_functions(semantic: Any) -> list[tuple[Any, str, Any]]:

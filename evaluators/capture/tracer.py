@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import triton.language as tl
@@ -45,6 +45,27 @@ RETENTION = {"EVICT_LAST": 2.0, "EVICT_FIRST": 0.5}
 OUTER_ITERATIONS = 8  # of a loop that are run, at both of its ends; the rest is extrapolated
 INNER_ITERATIONS = 4
 WHILE_ITERATIONS = 32  # of a loop whose end is not known beforehand; the rest is left out, and the trace says so
+
+
+class Unrolled(NamedTuple):
+    """A loop whose body the compiler repeats `factor` times, so that loads of so many iterations go out together."""
+
+    steps: range
+    factor: int
+
+
+def range_of_kernel(
+    arg1: Any, arg2: Any = None, step: Any = None, loop_unroll_factor: Any = None, **_options: Any
+) -> range | Unrolled:
+    """In place of `tl.range`."""
+    steps = range(0, arg1, step or 1) if arg2 is None else range(arg1, arg2, step or 1)
+    return Unrolled(steps, int(loop_unroll_factor)) if loop_unroll_factor else steps
+
+
+def static_range_of_kernel(arg1: Any, arg2: Any = None, step: Any = None) -> Unrolled:
+    """In place of `tl.static_range`, which is always unrolled."""
+    steps = range(0, arg1, step or 1) if arg2 is None else range(arg1, arg2, step or 1)
+    return Unrolled(steps, max(1, len(steps)))
 
 
 class ProgramCounts:
@@ -105,6 +126,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self.counts = ProgramCounts(ProgramMemory(self._touched, self._stored, 0))
         self.max_iterations = (OUTER_ITERATIONS, INNER_ITERATIONS)
         self.deadline = float("inf")
+        self._round_share = 1.0  # of a round of loads: less in a loop that is unrolled
         self._times = 1.0  # how often an operation inside a reduction is done
         self._is_loading = False
 
@@ -112,7 +134,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         """Starts a program with clean counts, which the next operations fill."""
         first_touch = self.counts.memory.next_touch
         self.counts = ProgramCounts(ProgramMemory(self._touched, self._stored, first_touch))
-        self.loop, self._times, self._is_loading = LoopFrame(), 1.0, False
+        self.loop, self._times, self._round_share, self._is_loading = LoopFrame(), 1.0, 1.0, False
         return self.counts
 
     # loops -----------------------------------------------------------------------------------------------------------
@@ -122,19 +144,21 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
         Both ends, because a second walk often goes backwards, to meet what the first left in a cache.
         """
+        n_unrolled, items = (items.factor, items.steps) if isinstance(items, Unrolled) else (1, items)
         if not isinstance(items, range) or not items:
             yield from items
             return
         total, limit = len(items), self.max_iterations[min(self.loop.depth, len(self.max_iterations) - 1)]
         picked = _both_ends(total, limit)
         outer, self.loop = self.loop, LoopFrame(self.loop, self.loop.depth + 1, self.loop.weight)
+        round_share, self._round_share = self._round_share, self._round_share / n_unrolled
         for i in picked:
             share = total if len(picked) == 1 else 1.0 if i == 0 else (total - 1) / (len(picked) - 1)
             self.loop.weight = outer.weight * share
             self._is_loading = False
             self._check_time()
             yield items[i]
-        self.loop, self._is_loading = outer, False
+        self.loop, self._is_loading, self._round_share = outer, False, round_share
 
     def repeats(self, condition: Any, seen: list[int]) -> bool:
         """Whether a while loop goes on; `seen` counts its iterations."""
@@ -168,7 +192,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any, **named: Any) -> Any:
         retention = retention_of([*policy, *named.values()])
         if not self._is_loading:
-            self.counts.n_rounds += self.loop.weight
+            self.counts.n_rounds += self.loop.weight * self._round_share
             self._is_loading = True
         for storage, sectors, n_bytes in self._accesses(ptrs, mask):
             self.counts.load_bytes += n_bytes * self.loop.weight

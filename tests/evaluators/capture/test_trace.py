@@ -140,3 +140,26 @@ def test_what_cannot_be_traced_is_unsupported(interpreting: Zygote) -> None:
     with pytest.raises(CaptureFailed) as failed:
         trace(interpreting, edited(SOFTMAX, ("tl.exp(value)", "tl.nothing(value)")), tensor(64, 4096))
     assert failed.value.is_unsupported
+
+
+@pytest.mark.parametrize(
+    ("loop", "n_rounds"),
+    [
+        ("range(0, n, BLOCK)", 64),
+        ("tl.range(0, n, BLOCK)", 64),
+        ("tl.range(0, n, BLOCK, loop_unroll_factor=4)", 16),
+        ("tl.static_range(0, 65536, BLOCK)", 1),
+    ],
+)
+def test_an_unrolled_loop_has_more_loads_under_way(interpreting: Zygote, loop: str, n_rounds: int) -> None:
+    body = "total += tl.sum(tl.load(x + row * n + start + offsets), 0)"
+    source = edited(
+        TWO_WALKS,
+        ("    total = 0.0\n", "    total = tl.zeros((BLOCK,), tl.float32)\n"),
+        ("range(0, n, BLOCK):\n        " + body, loop + ":\n        total += tl.load(x + row * n + start + offsets)"),
+        ("    for start in range(0, n, BLOCK):\n        at", "    start = 0\n    for _ in range(0, 1):\n        at"),
+        ("/ total)", "/ tl.sum(total, 0))"),
+    )
+    (launch,) = trace(interpreting, source, tensor(64, 65536))
+    assert launch.load_bytes == pytest.approx(ROW_BYTES + 4096)
+    assert launch.n_rounds == pytest.approx(n_rounds + 1, rel=0.1)
