@@ -18,37 +18,40 @@ from evaluators.sandbox.tensors import open_shared, spec_of
 
 
 def run(channel: Channel, payload: dict[str, Any]) -> None:
-    """Send `{"outputs": [spec, ...]}` when every output was copied, `{"mismatch": reason}` when they are not of the
-    announced number, type, shape or dtype, or `{"unsupported": reason}`. What the candidate raises, this raises.
+    """Build a candidate once and run it on each set of inputs in turn. For each set one message is sent:
+    `{"outputs": [spec, ...]}` when every output was copied, or `{"mismatch": reason}` when they are not of the
+    announced number, type, shape and dtype. `{"unsupported": reason}` is the last message, and what the candidate
+    raises, this raises.
 
-    `payload`: `source`, `entry_point`, `init_args`; `weights` (name to spec); `inputs` (specs, or plain values as
-    `{"value": ...}`); `outputs` (specs). The descriptors come in this order too, plain values have none.
+    `payload`: `source`, `entry_point`, `init_args`; `weights` (name to spec); `sets`, each with `inputs` (specs, or
+    plain values as `{"value": ...}`) and `outputs` (specs). The descriptors come in this order, plain values have none.
     """
     shims.apply()
     descriptors = iter(channel.fds)
     weights = {name: _open(descriptors, spec) for name, spec in payload["weights"].items()}
-    inputs = [entry["value"] if "value" in entry else _open(descriptors, entry) for entry in payload["inputs"]]
-    outputs = [_open(descriptors, spec) for spec in payload["outputs"]]
+    sets = [_open_set(descriptors, entry) for entry in payload["sets"]]
     try:
-        answer = _run_candidate(payload, weights, inputs)
+        with torch.no_grad(), pretended_gpu():
+            module = load_candidate(payload["source"])
+            function = build(module, payload["entry_point"], payload["init_args"], weights)
+        for inputs, outputs in sets:
+            with torch.no_grad(), pretended_gpu():
+                answer = _flat(function(*inputs))
+            channel.send(_deliver(answer, outputs))
     except Exception as error:  # whose fault it is decides whether it counts against the candidate
         reason = why_unsupported(error)
         if reason is None:
             raise
         channel.send({"unsupported": reason})
-        return
-    channel.send(_deliver(answer, outputs))
 
 
 def _open(descriptors: Iterator[int], spec: dict[str, Any]) -> Tensor:
     return open_shared(next(descriptors), TensorSpec.model_validate(spec))
 
 
-def _run_candidate(payload: dict[str, Any], weights: dict[str, Tensor], inputs: list[Any]) -> list[Any]:
-    with torch.no_grad(), pretended_gpu():
-        module = load_candidate(payload["source"])
-        function = build(module, payload["entry_point"], payload["init_args"], weights)
-        return list(_flat(function(*inputs)))
+def _open_set(descriptors: Iterator[int], entry: dict[str, Any]) -> tuple[list[Any], list[Tensor]]:
+    inputs = [value["value"] if "value" in value else _open(descriptors, value) for value in entry["inputs"]]
+    return inputs, [_open(descriptors, spec) for spec in entry["outputs"]]
 
 
 def _flat(answer: Any) -> Sequence[Any]:
@@ -57,7 +60,7 @@ def _flat(answer: Any) -> Sequence[Any]:
     return [leaf for part in answer for leaf in _flat(part)]
 
 
-def _deliver(answer: list[Any], outputs: list[Tensor]) -> dict[str, Any]:
+def _deliver(answer: Sequence[Any], outputs: list[Tensor]) -> dict[str, Any]:
     """Copy the answer into the shared outputs, if it is exactly what was announced."""
     if len(answer) != len(outputs):
         return {"mismatch": f"{len(answer)} outputs instead of {len(outputs)}"}

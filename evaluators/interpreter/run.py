@@ -38,6 +38,13 @@ class InterpretResult(NamedTuple):
     changed_inputs: tuple[int, ...] = ()
 
 
+class InputSet(NamedTuple):
+    """CPU tensors and plain values for one call, and what it must answer. Never written to."""
+
+    inputs: Sequence[Any]
+    output_specs: Sequence[TensorSpec]
+
+
 def interpret(
     zygote: Zygote,
     *,
@@ -49,10 +56,33 @@ def interpret(
     output_specs: Sequence[TensorSpec],
     deadline_s: float,
 ) -> InterpretResult:
-    """Run a candidate once under the interpreter, in a child of a zygote that interprets (best with `PRELOAD`).
+    """`interpret_sets` with a single set."""
+    return interpret_sets(
+        zygote,
+        source=source,
+        entry_point=entry_point,
+        init_args=init_args,
+        weights=weights,
+        sets=[InputSet(inputs, output_specs)],
+        deadline_s=deadline_s,
+    )[0]
 
-    `inputs` are CPU tensors and plain values; they are copied, the caller's own are never touched. Outputs start as NaN
-    (integers: 0xA5 in every byte), so that a candidate that lies about having written them shows.
+
+def interpret_sets(
+    zygote: Zygote,
+    *,
+    source: str,
+    entry_point: str,
+    init_args: Sequence[Any],
+    weights: Mapping[str, Tensor],
+    sets: Sequence[InputSet],
+    deadline_s: float,
+) -> list[InterpretResult]:
+    """Build a candidate once under the interpreter and run it on one set after another, in one child of a zygote that
+    interprets (best with `PRELOAD`). Ends at the first set without outputs: the results are as many as were tried.
+
+    Outputs start as NaN (integers: 0xA5 in every byte), so that a candidate that lies about having written them shows.
+    `deadline_s` is for all sets together.
 
     Raises:
         SandboxError: the zygote has ended.
@@ -63,46 +93,39 @@ def interpret(
             "entry_point": entry_point,
             "init_args": list(init_args),
             "weights": {name: memory.share(tensor) for name, tensor in weights.items()},
-            "inputs": [memory.share(x) if isinstance(x, Tensor) else {"value": x} for x in inputs],
-            "outputs": [memory.poisoned(spec) for spec in output_specs],
+            "sets": [memory.share_set(wanted) for wanted in sets],
         }
-        n_weights, n_outputs = len(weights), len(output_specs)
         with zygote.spawn(JOB, payload, deadline_s=deadline_s, fds=memory.fds) as child:
-            message, exit = _conversation(child)
-        views = memory.views()
-        outputs = views[len(views) - n_outputs :]
-        shared_inputs = views[n_weights : len(views) - n_outputs]
-    changed = _changed(inputs, shared_inputs)
-    return _result(message, exit, outputs)._replace(changed_inputs=changed)
+            messages, exit = _conversation(child, len(sets))
+        return [
+            _result(message, exit, memory.outputs(i))._replace(changed_inputs=memory.changed_inputs(i, sets[i].inputs))
+            for i, message in enumerate(messages)
+        ]
 
 
-def _conversation(child: Child) -> tuple[dict[str, Any], Exit]:
-    """The only message of the job, empty when there was none, and how it ended."""
+def _conversation(child: Child, n_sets: int) -> tuple[list[dict[str, Any]], Exit]:
+    """One message for each set that was tried, an empty one where the child ended instead; and how it ended."""
+    messages: list[dict[str, Any]] = []
     try:
-        message = child.receive()
+        while len(messages) < n_sets and (not messages or "outputs" in messages[-1]):
+            messages.append(child.receive())
     except ChildEnded as ended:
-        return {}, ended.exit
-    return message, child.wait()
+        return [*messages, {}], ended.exit
+    if "outputs" not in messages[-1]:
+        child.kill()  # what follows no longer matters
+    return messages, child.wait()
 
 
 def _result(message: dict[str, Any], exit: Exit, outputs: list[Tensor]) -> InterpretResult:
-    if exit.kind == "ok" and "outputs" in message:
+    """What a message, or the end that came instead, says of its set."""
+    if "outputs" in message:
         return InterpretResult(outputs=outputs)
-    if exit.kind == "ok" and "mismatch" in message:
+    if "mismatch" in message:
         return InterpretResult(failure=Failure("mismatch", str(message["mismatch"])))
-    if exit.kind == "ok" and "unsupported" in message:
+    if "unsupported" in message:
         return InterpretResult(unsupported=str(message["unsupported"]))
-    if exit.kind == "error":
-        return InterpretResult(failure=Failure("error", exit.detail))
-    if exit.kind == "timeout":
-        return InterpretResult(failure=Failure("timeout", exit.detail))
-    return InterpretResult(failure=Failure("crash", exit.detail or "the process ended without an answer"))
-
-
-def _changed(inputs: Sequence[Any], shared: Sequence[Tensor]) -> tuple[int, ...]:
-    positions = [i for i, value in enumerate(inputs) if isinstance(value, Tensor)]
-    pairs = zip(positions, shared, strict=True)
-    return tuple(i for i, now in pairs if not _same_bits(inputs[i].detach().cpu(), now))
+    kind: FailureKind = exit.kind if exit.kind in ("error", "timeout") else "crash"
+    return InterpretResult(failure=Failure(kind, exit.detail or "the process ended without an answer"))
 
 
 def _same_bits(a: Tensor, b: Tensor) -> bool:
@@ -116,23 +139,41 @@ class _SharedMemory:
 
     def __init__(self) -> None:
         self.fds: list[int] = []
-        self._specs: list[TensorSpec] = []
+        self._inputs: list[list[Tensor]] = []
+        self._outputs: list[list[Tensor]] = []
 
     def share(self, tensor: Tensor) -> dict[str, Any]:
         fd, spec = share(tensor)
-        return self._add(fd, spec)
-
-    def poisoned(self, spec: TensorSpec) -> dict[str, Any]:
-        fd = allocate(spec)
-        poison(open_shared(fd, spec))
-        return self._add(fd, spec)
-
-    def views(self) -> list[Tensor]:
-        return [open_shared(fd, spec) for fd, spec in zip(self.fds, self._specs, strict=True)]
-
-    def _add(self, fd: int, spec: TensorSpec) -> dict[str, Any]:
         self.fds.append(fd)
-        self._specs.append(spec)
+        return spec.model_dump()
+
+    def share_set(self, wanted: InputSet) -> dict[str, Any]:
+        self._inputs.append([])
+        self._outputs.append([])
+        return {
+            "inputs": [self._share_input(x) if isinstance(x, Tensor) else {"value": x} for x in wanted.inputs],
+            "outputs": [self._share_output(spec) for spec in wanted.output_specs],
+        }
+
+    def outputs(self, i: int) -> list[Tensor]:
+        return self._outputs[i]
+
+    def changed_inputs(self, i: int, inputs: Sequence[Any]) -> tuple[int, ...]:
+        """Positions among `inputs`, the judge's own, of those that are no longer the same in shared memory."""
+        positions = [n for n, value in enumerate(inputs) if isinstance(value, Tensor)]
+        pairs = zip(positions, self._inputs[i], strict=True)
+        return tuple(n for n, now in pairs if not _same_bits(inputs[n].detach().cpu(), now))
+
+    def _share_input(self, tensor: Tensor) -> dict[str, Any]:
+        entry = self.share(tensor)
+        self._inputs[-1].append(open_shared(self.fds[-1], TensorSpec(**entry)))
+        return entry
+
+    def _share_output(self, spec: TensorSpec) -> dict[str, Any]:
+        self.fds.append(allocate(spec))
+        output = open_shared(self.fds[-1], spec)
+        poison(output)
+        self._outputs[-1].append(output)
         return spec.model_dump()
 
 

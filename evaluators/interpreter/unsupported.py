@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
+from pathlib import Path
 
+import triton
 from triton.runtime import interpreter
 
 # messages of Triton's own code for what it cannot do in this mode
@@ -19,6 +21,7 @@ _MESSAGES = (
     "outside of the scope of a kernel",
     "triton.language must be visible",
 )
+_FOLDERS = (Path(triton.__file__).parent, Path(__file__).parent)
 _OWN_FAULTS = (NotImplementedError, AttributeError, TypeError, KeyError)
 
 
@@ -48,7 +51,7 @@ def _raised_in(error: BaseException) -> str:
 def _is_of_triton(error: BaseException) -> bool:
     """Raised by code of Triton or of the shims, not by the candidate's and not by torch's or numpy's."""
     where = _raised_in(error)
-    return "/triton/" in where or "/evaluators/interpreter/" in where
+    return any(Path(where).is_relative_to(folder) for folder in _FOLDERS)
 
 
 def _is_a_gap(error: BaseException) -> bool:

@@ -90,6 +90,7 @@ def _settle(workspace: str, limits: Limits, output_fd: int, kept_fds: Sequence[i
         path.mkdir(parents=True, exist_ok=True)
         os.environ[variable] = str(path)
     os.chdir(workspace)
+    sys.dont_write_bytecode = True
     tempfile.tempdir = None
     random.seed()
     limits.apply()

@@ -15,6 +15,7 @@ import os
 import shutil
 import socket
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -49,6 +50,7 @@ def main() -> None:
         _preload(name)
     settings = _settings(request)
     _warm_up(settings)
+    warmup.check_no_cuda()
     gc.collect()
     gc.freeze()
     warmup.gather_memory()
@@ -124,6 +126,8 @@ def _warm_up(settings: Settings) -> None:
         if pid == 0:
             try:
                 warmup.launch_once()
+            except BaseException:  # the boundary of the process: children will say it again, with their candidate
+                traceback.print_exc()
             finally:
                 os._exit(0)
         os.waitpid(pid, 0)

@@ -46,6 +46,16 @@ def has_cuda() -> bool:
     return torch.version.cuda is not None and Path("/dev/nvidiactl").exists()
 
 
+def check_no_cuda() -> None:
+    """No child can use CUDA once its zygote has begun to.
+
+    Raises:
+        RuntimeError: something that was preloaded did.
+    """
+    if torch.cuda.is_initialized():
+        raise RuntimeError("a preloaded module initialised CUDA before the first fork")
+
+
 def launch_once() -> None:
     """Launch one kernel on the GPU, in a child that may have a context. Leaves Triton's host libraries (a driver
     module, launchers) in TRITON_CACHE_DIR, so that nobody builds them again."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from db.records import TensorSpec
-from evaluators.interpreter.run import InterpretResult, interpret
+from evaluators.interpreter.run import InputSet, InterpretResult, interpret, interpret_sets
 from evaluators.sandbox import Zygote
 
 HEAD = """
@@ -168,6 +168,34 @@ def test_an_error_in_a_kernel_is_the_candidates(zygote: Zygote, expression: str)
     assert result.failure is not None
     assert result.failure.kind == "error"
     assert "at candidate.py" in result.failure.reason
+
+
+def test_sets_run_one_after_another_in_one_child_until_one_fails(zygote: Zygote) -> None:
+    source = """
+    calls = []
+
+    def kernel_function(x, n):
+        calls.append(n)
+        if n == 3:
+            x.zero_()
+            raise ValueError(f"call {len(calls)}")
+        return x + len(calls)
+    """
+    sets = [InputSet([torch.full((2,), 10.0 * n), n], [spec(2)]) for n in (1, 2, 3, 4)]
+    results = interpret_sets(
+        zygote,
+        source=HEAD + textwrap.dedent(source),
+        entry_point="kernel_function",
+        init_args=[],
+        weights={},
+        sets=sets,
+        deadline_s=30,
+    )
+    first, second, third = results
+    assert first.outputs is not None and first.outputs[0].tolist() == [11.0, 11.0]
+    assert second.outputs is not None and second.outputs[0].tolist() == [22.0, 22.0]
+    assert third.failure is not None and third.failure.reason.startswith("ValueError: call 3")
+    assert [result.changed_inputs for result in results] == [(), (), (0,)]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int32", "int64", "uint8", "bool"])
