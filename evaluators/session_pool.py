@@ -21,7 +21,7 @@ PRELOAD = ("evaluators.cuda_session",)
 JOB = "evaluators.cuda_session:session"
 LIFETIME_S = 24 * 3600.0  # a child waits for a candidate as long as it takes; every request has its own deadline
 OPEN_DEADLINE_S = 120.0
-END_DEADLINE_S = 30.0
+END_DEADLINE_S = 120.0  # the driver takes its time with what a killed process held
 LIMITS = Limits(resident_bytes=32 * GIB)  # the resident memory of a CUDA process counts what the driver maps
 
 

@@ -4,12 +4,16 @@ With r64 the reference in float64, r32 the reference, o32 the candidate: d_ref =
 A program is of class `reference` while its error is at most 10 times the reference's own; where the reference is exact
 to 1e-8, while its error is at most 1e-4 of the largest value. It is `relaxed` when only the absolute bound
 max(5e-3, 1e-3 max|r32|) holds, and refused when none does.
+
+In the ratio d_ref counts as at least half the spacing of the dtype at max|r32|: a loss that is one number may meet the
+float64 value by luck, and no other program can be asked to hit the same rounding.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from db.records import Gate, GateResult, PrecisionClass
@@ -23,10 +27,11 @@ ABSOLUTE_SHARE = 1e-3
 
 
 class ReferenceError64(NamedTuple):
-    """What is known of one output before any candidate: max|r32 - r64| and max|r32|."""
+    """What is known of one output before any candidate: max|r32 - r64|, max|r32|, and the dtype's spacing there."""
 
     d_ref: float
     largest: float
+    spacing: float = 0.0
 
 
 class Exactness(NamedTuple):
@@ -49,14 +54,15 @@ def max_abs_error(values: Tensor, exact: Tensor) -> float:
 def reference_error(reference: Tensor, exact: Tensor) -> ReferenceError64:
     """The reference's own error against float64, and its largest finite value."""
     largest = reference.abs().double().nan_to_num(0.0, 0.0, 0.0).max()
-    return ReferenceError64(max_abs_error(reference, exact), float(largest.item()))
+    value = float(largest.item())
+    return ReferenceError64(max_abs_error(reference, exact), value, torch.finfo(reference.dtype).eps * value)
 
 
 def exactness(d_opt: float, reference: ReferenceError64) -> Exactness:
     """The class of a candidate whose error against float64 is `d_opt`."""
-    d_ref, largest = reference
+    d_ref, largest, spacing = reference
     if d_ref >= EXACT_BELOW:
-        ratio = d_opt / d_ref
+        ratio = d_opt / max(d_ref, spacing / 2)
         if ratio <= MAX_RATIO:
             return Exactness(d_opt, ratio, PrecisionClass.REFERENCE)
     else:

@@ -52,6 +52,16 @@ def test_a_tf32_product_is_relaxed_and_refused_where_reference_is_asked_for():
     assert allowed.passed and allowed.evidence["precision"] == "relaxed"
 
 
+def test_a_lucky_rounding_of_the_reference_is_not_held_against_others():
+    exact = torch.tensor(9.38 + 2e-8, dtype=torch.float64)
+    lucky = reference_error(torch.tensor(9.38), torch.tensor(9.38).double() + 2e-8)
+    neighbour = torch.nextafter(torch.tensor(9.38), torch.tensor(10.0))
+    assert lucky.d_ref == pytest.approx(2e-8, rel=1e-3)
+    assert exactness(max_abs_error(neighbour, exact), lucky).precision is REFERENCE
+    tf32_like = torch.tensor(9.38 * (1 + 2**-11))
+    assert exactness(max_abs_error(tf32_like, exact), lucky).precision is RELAXED
+
+
 def test_without_float64_the_comparison_alone_decides():
     result, ratio = model_gate([], REFERENCE)
     assert result.passed and ratio is None
