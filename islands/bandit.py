@@ -63,9 +63,9 @@ class AdaptiveBandit(Bandit):
         self,
         costs: Mapping[str, float],
         *,
-        exploration: float = 0.2,
-        optimism: float = 0.15,
-        discount: float = 0.98,
+        exploration: float = 0.15,
+        optimism: float = 0.03,
+        discount: float = 0.95,
     ) -> None:
         self._arms = {name: _Arm(cost) for name, cost in costs.items()}
         self._exploration = exploration

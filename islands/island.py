@@ -127,7 +127,8 @@ class Island:
         """Makes a candidate of a draw, or tells the strategy that nothing new came of it."""
         proposal = draw.operator.propose([parent.as_parent() for parent in draw.parents], self._rng)
         program_id = program_id_of(proposal.source, self._entry_point) if proposal else ""
-        if proposal is None or program_id in self._known:
+        is_known = program_id in self._known
+        if proposal is None or is_known or not self._strategy.accepts(draw, proposal, self._rng):
             self._strategy.wasted(draw, applies=proposal is not None)
             return None
         candidate = self._admit(proposal.source, program_id, _lineage_of(draw, proposal))
@@ -161,7 +162,7 @@ class Island:
         child = occupant if occupant and self._may_breed(occupant) else None
         if child and lineage.operator == SEED:
             self._founders.append(child)
-        trial = Trial(verdict.candidate_id, lineage.operator, lineage.parents, parent_us, child, status)
+        trial = Trial(verdict.candidate_id, lineage.operator, lineage.parents, parent_us, child, status, lineage.detail)
         self._strategy.told(trial)
         self._count(lineage, verdict, trial)
         self._progress.told(self._grid.best if self._grid else None)

@@ -6,13 +6,16 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class SelectionWeights(BaseModel):
-    """How map-elites shares its parents among the selection policies. Relative weights; they need not sum to 1."""
+    """How map-elites shares its draws among the selection policies once the best program stops getting faster.
+
+    Relative weights; they need not sum to 1. Before that, parents are speed-weighted.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    speed_weighted: float = Field(default=0.6, ge=0)  # among the fastest `n_exploited` elites
-    curiosity: float = Field(default=0.25, ge=0)  # cells whose offspring did well, and cells rarely tried
-    elite_uniform: float = Field(default=0.15, ge=0)  # any cell
+    speed_weighted: float = Field(default=0.5, ge=0)  # among the fastest `n_exploited` elites
+    curiosity: float = Field(default=0.3, ge=0)  # cells whose offspring did well, and cells rarely tried
+    elite_uniform: float = Field(default=0.2, ge=0)  # any cell
 
     @model_validator(mode="after")
     def _selects_something(self) -> SelectionWeights:
@@ -32,6 +35,7 @@ class IslandSettings(BaseModel):
     stagnation_window: int = Field(default=64, ge=1)  # verdicts without improvement that make an island stagnant
     stagnation_margin: float = Field(default=0.01, gt=0, lt=1)  # what counts as an improvement, relative
     selection: SelectionWeights = SelectionWeights()
-    n_exploited: int = Field(default=4, ge=1)
-    bandit_exploration: float = Field(default=0.2, ge=0, le=1)  # share of calls spread evenly over the techniques
+    n_exploited: int = Field(default=3, ge=1)  # the fastest elites, of which speed-weighted selection draws
+    widening: int = Field(default=32, ge=1)  # verdicts without a faster program until the weights hold fully
+    bandit_exploration: float = Field(default=0.15, ge=0, le=1)  # share of calls spread evenly over the techniques
     max_attempts: int = Field(default=48, ge=1)  # draws for one candidate before an island says that it has nothing new

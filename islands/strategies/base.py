@@ -9,14 +9,14 @@ from typing import ClassVar, NamedTuple
 
 from islands.bandit import Bandit, UniformBandit, gain_of
 from islands.grid import AddStatus, Occupant
-from islands.operators.base import Operator
+from islands.operators.base import Operator, Proposal
 from islands.settings import IslandSettings
 
 SEED = "seed"
 """The arm of programs that a search started from."""
 
 STRIKES = 3
-"""An operator that proposed only known programs this often has nothing new for these parents."""
+"""An operator whose draws came to nothing this often in a row is not asked again for these parents."""
 
 
 class Draw(NamedTuple):
@@ -51,17 +51,20 @@ class Trial(NamedTuple):
     parent_us: float | None  # of the fastest parent; None where it is not known
     child: Occupant | None
     status: AddStatus
+    detail: str = ""  # what was changed, as the operator said it
 
     @property
     def gain(self) -> float:
+        """What the arm earned, in octaves, never negative."""
         return gain_of(self.parent_us, self.child.latency_us if self.child else None)
 
 
 class Strategy(ABC):
     """Decides what to try. Told of everything that it decided, in any order; the same events and `rng`, the same draws.
 
-    An island calls `start` once, then `draw`; for every draw either `wasted` (no new program came of it) or `asked`,
-    and for what was asked, later, `told`. On resume the island repeats `asked` and `told` for what the archive holds.
+    An island calls `start` once, then `draw`; for every draw either `wasted` (no new program came of it, or none that
+    the strategy `accepts`) or `asked`, and for what was asked, later, `told`. On resume the island repeats `asked` and
+    `told` for what the archive holds.
     """
 
     name: ClassVar[str]
@@ -82,8 +85,12 @@ class Strategy(ABC):
     def draw(self, stock: Stock, rng: random.Random) -> Draw | None:
         """The next decision. None when there is nothing to decide until verdicts come in, or nothing left."""
 
+    def accepts(self, draw: Draw, proposal: Proposal, rng: random.Random) -> bool:  # noqa: ARG002 - for subclasses
+        """Whether a new program is worth a judgement. What is declined may be proposed again."""
+        return True
+
     def wasted(self, draw: Draw, *, applies: bool) -> None:
-        """Nothing new came of a draw: the operator does not apply to these parents, or it proposed a known program."""
+        """A draw came to nothing: the operator does not apply to these parents, or its program is known or declined."""
         key = (draw.arm, draw.parent_ids)
         self._strikes[key] = STRIKES if not applies else self._strikes.get(key, 0) + 1
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Sequence
 
 from islands.bandit import AdaptiveBandit, Bandit
-from islands.grid import Occupant
-from islands.operators.base import Operator
+from islands.edits import EditMemory
+from islands.operators.base import Operator, Proposal
 from islands.selection import CuriositySelector, EliteUniformSelector, Selector, SpeedWeightedSelector
 from islands.settings import IslandSettings
 from islands.strategies.base import Draw, Stock, Strategy, Trial
 
 
 class MapElites(Strategy):
-    """Steady-state MAP-Elites. Each draw takes one selection policy by weight, then a parent, then an operator.
+    """Steady-state MAP-Elites. Each draw takes a selection policy by weight, then a parent, then an operator.
 
-    Parents of which every operator has nothing new to make are passed over, so a small grid is searched to its end.
+    While the best program keeps getting faster, parents are drawn from the fastest elites; the longer it does not, the
+    more the weights of the settings hold (fully after `widening` verdicts). Parents of which no operator has anything
+    new to make are passed over, and edits that lost before are rarely tried again.
     """
 
     name = "map-elites"
@@ -24,29 +27,46 @@ class MapElites(Strategy):
     def start(self, operators: Sequence[Operator], settings: IslandSettings) -> None:
         super().start(operators, settings)
         weights = settings.selection
+        self._fastest = SpeedWeightedSelector(settings.n_exploited)
         self._policies: list[tuple[Selector, float]] = [
-            (SpeedWeightedSelector(settings.n_exploited), weights.speed_weighted),
+            (self._fastest, weights.speed_weighted),
             (CuriositySelector(), weights.curiosity),
             (EliteUniformSelector(), weights.elite_uniform),
         ]
+        self._edits = EditMemory()
+        self._widening = settings.widening
+        self._margin = settings.stagnation_margin
+        self._best_us = math.inf
+        self._n_idle = 0  # verdicts since the best program got faster
 
     def draw(self, stock: Stock, rng: random.Random) -> Draw | None:
         open_elites = [elite for elite in stock.elites if self._has_open_draws(elite, stock.elites)]
         if not open_elites:
             return None
-        parent = self._select(open_elites, rng)
+        parent = self._selector(rng).select(open_elites, rng)
         return self._draw_from(parent, stock.elites, rng)
+
+    def accepts(self, draw: Draw, proposal: Proposal, rng: random.Random) -> bool:
+        return self._edits.lets_through(draw.arm, proposal.detail, rng)
 
     def told(self, trial: Trial) -> None:
         super().told(trial)
+        child_us = trial.child.latency_us if trial.child else None
+        self._edits.learn(trial.arm, trial.detail, trial.parent_us, child_us)
         for selector, _ in self._policies:
             selector.told(trial.parents, trial.status)
+        self._n_idle += 1
+        if child_us is not None and child_us <= self._best_us * (1 - self._margin):
+            self._best_us = child_us
+            self._n_idle = 0
 
     def _make_bandit(self, settings: IslandSettings) -> Bandit:
         costs = {name: operator.cost for name, operator in self._operators.items()}
         return AdaptiveBandit(costs, exploration=settings.bandit_exploration)
 
-    def _select(self, elites: list[Occupant], rng: random.Random) -> Occupant:
-        selectors = [selector for selector, _ in self._policies]
-        selector = rng.choices(selectors, weights=[weight for _, weight in self._policies])[0]
-        return selector.select(elites, rng)
+    def _selector(self, rng: random.Random) -> Selector:
+        if rng.random() * self._widening >= self._n_idle:
+            return self._fastest
+        policies, weights = zip(*self._policies, strict=True)
+        chosen: Selector = rng.choices(policies, weights=weights)[0]
+        return chosen
