@@ -30,9 +30,10 @@ from evaluators.gates import correctness, speed
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval
 from evaluators.hardware import load_hardware
-from evaluators.input_sets import InputSet, ReferenceSets, list_sets
+from evaluators.input_sets import Drawn, InputSet, ReferenceSets, list_sets
 from evaluators.interpreter.run import PRELOAD as INTERPRET_PRELOAD
-from evaluators.interpreter.run import InterpretResult, interpret
+from evaluators.interpreter.run import InputSet as Asked
+from evaluators.interpreter.run import InterpretResult, interpret_sets
 from evaluators.model.latency import ModelledLatency, model_latency
 from evaluators.preparer import NOT_CAPTURED, Preparer, forward_of
 from evaluators.report import BaselineReport, BaselineTime
@@ -115,7 +116,7 @@ class ModelledEvaluator(Evaluator):
         candidate = cascade.prepared.candidate
         full = _full_capture(cascade.prepared)
         with cascade.phase("correctness"):
-            found = [e for wanted in self._sets.sets for e in self._check(candidate, wanted)]
+            found = self._check_all(candidate)
         n_sets = len(self._sets.sets)
         cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
         result, cascade.error_ratio = model_gate(found, self.settings.precision)
@@ -128,19 +129,27 @@ class ModelledEvaluator(Evaluator):
         cascade.traced(modelled.capture)
         return cascade.correct(self._latency(modelled), modelled.profile)
 
-    def _check(self, candidate: Candidate, wanted: InputSet) -> list[Exactness]:
-        """Runs the candidate on one input set; how exact its outputs are, where float64 is known."""
-        drawn = self._sets.drawn(wanted)
-        result = interpret(
+    def _check_all(self, candidate: Candidate) -> list[Exactness]:
+        """Runs the candidate on every input set, in one child; how exact its outputs are, where float64 is known."""
+        small = self.problem.small
+        drawn = [self._sets.drawn(wanted) for wanted in self._sets.sets]
+        results = interpret_sets(
             self._zygote,
             source=candidate.source,
             entry_point=candidate.entry_point.value,
-            init_args=self._sets.references[wanted.workload.name].init_args(),
-            weights=self._sets.weights(wanted.workload),
-            inputs=drawn.inputs,
-            output_specs=[spec_of(e) for e in drawn.expected],
+            init_args=self._sets.references[small.name].init_args(),
+            weights=self._sets.weights(small),
+            sets=[Asked(d.inputs, [spec_of(e) for e in d.expected]) for d in drawn],
             deadline_s=self.settings.evaluate_deadline_s,
         )
+        # results end with the first that has no outputs, and that one is refused
+        judged = zip(self._sets.sets, drawn, results, strict=False)
+        found = [e for wanted, d, result in judged for e in self._check(wanted, d, result)]
+        assert len(results) == len(drawn), "an input set was left out"
+        return found
+
+    def _check(self, wanted: InputSet, drawn: Drawn, result: InterpretResult) -> list[Exactness]:
+        """Raises `Refusal` or `Unsupported` unless the answer is what the reference makes of the set."""
         outputs = _outputs_of(result, wanted)
         for i, (output, expected) in enumerate(zip(outputs, drawn.expected, strict=True)):
             mismatch = correctness.compare(output, expected, self._sets.tolerance(expected))
