@@ -115,7 +115,8 @@ def _open_file(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     config = {
         "checkpoint_threshold": CHECKPOINT_THRESHOLD,
         "autoinstall_known_extensions": "false",  # never reach for the network
-        "threads": str(min(4, os.cpu_count() or 1)),  # questions here are small, and the cores belong to the search
+        # an owner's questions are small, and its cores belong to the search
+        "threads": str(min(4, os.cpu_count() or 1)) if read_only else "1",
     }
     return duckdb.connect(str(path), read_only=read_only, config=config)
 

@@ -24,7 +24,10 @@ from db.records import (
 
 
 class Elite(Record):
-    """The best program of a cell, with where it was found. `lineage` is that of the candidate that holds the cell."""
+    """The best program of a cell, with where it was found. `lineage` is that of the candidate that holds the cell.
+
+    The verdict comes without its captures: those of hundreds of cells would be long. `evaluations_of` has them.
+    """
 
     program: Program
     verdict: Verdict
@@ -167,9 +170,13 @@ def _numbers(seqs: Iterable[int]) -> str:
 # ------------------------------------------------------------------------------------------------------- evaluations
 
 
+# the captures put back into the object that they were taken from
+WHOLE_VERDICT = """left(verdict, -1) || ',"captures":' || captures || '}'"""
+
+
 def evaluations_where(condition: str, parameters: list[Any]) -> Question:
     """What `evaluation_of` reads, in order of insertion."""
-    columns = "candidate_id, run_id, problem_id, island, source, entry_point, lineage, verdict, created_s"
+    columns = f"candidate_id, run_id, problem_id, island, source, entry_point, lineage, {WHOLE_VERDICT}, created_s"
     return Question(f"SELECT {columns} FROM evaluations WHERE {condition} ORDER BY seq", parameters)
 
 
@@ -193,7 +200,7 @@ def verdicts_on(column: str, value: str, problem_id: str, hardware_id: str) -> Q
     One table and one index, because the usual answer is that there is none.
     """
     sql = (
-        f"SELECT run_id, precision, latency_kind, verdict FROM evaluations WHERE {column} = ?"
+        f"SELECT run_id, precision, latency_kind, {WHOLE_VERDICT} FROM evaluations WHERE {column} = ?"
         " AND problem_id = ? AND hardware_id = ? AND duplicate_of = '' ORDER BY seq"
     )
     return Question(sql, [value, problem_id, hardware_id])

@@ -218,7 +218,8 @@ class ArchiveReader(ABC):
         ids = None if problem is None else tuple(i for i, name in names.items() if problem in (i, name))
         seqs = [row[0] for row in self._rows(rows_wanted(ids))]
         by_seq = {row[0]: row for row in self._rows(queries.elites_at(seqs))} if seqs else {}
-        return [queries.elite_of(by_seq[seq], names) for seq in seqs]
+        with _collector_paused():
+            return [queries.elite_of(by_seq[seq], names) for seq in seqs]
 
     def _evaluations(self, condition: str, parameters: list[Any]) -> list[Evaluation]:
         rows = self._rows(queries.evaluations_where(condition, parameters))

@@ -35,6 +35,7 @@ COLUMNS: dict[str, str] = {
     "created_s": "DOUBLE",
     "lineage": "JSON",
     "verdict": "JSON",
+    "captures": "JSON",
     "source": "VARCHAR",
     "latency_kind": "VARCHAR",
     "latency_us": "DOUBLE",
@@ -88,7 +89,8 @@ def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
         n_bytes,
         evaluation.created_at,
         lineage.model_dump_json(),
-        verdict.model_dump_json(),
+        verdict.model_dump_json(exclude={"captures"}),
+        f"[{','.join(capture.model_dump_json() for capture in verdict.captures)}]",
         candidate.source,
         *_place_of(verdict, n_bytes),
     )

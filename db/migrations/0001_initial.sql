@@ -66,7 +66,8 @@ CREATE TABLE evaluations (
     created_s         DOUBLE NOT NULL,          -- seconds since the epoch
     created_at        TIMESTAMP AS (make_timestamp(CAST(created_s * 1e6 AS BIGINT))),
     lineage           JSON NOT NULL,            -- the whole Lineage
-    verdict           JSON NOT NULL,            -- the whole Verdict
+    verdict           JSON NOT NULL,            -- the Verdict without its captures, which can be many times as long
+    captures          JSON NOT NULL,            -- its captures: every launch and torch operation
     source            VARCHAR NOT NULL          -- as proposed: every spelling of a program is kept
 );
 

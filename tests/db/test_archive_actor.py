@@ -45,8 +45,9 @@ def test_the_methods_are_those_of_the_archive(actor: Any, tmp_path: Path) -> Non
     assert answer(actor.insert.remote(stored)) == 3
     assert answer(actor.evaluations.remote("r1")) == stored
     assert answer(actor.evaluations_of.remote(program_of(2))) == [stored[1]]
-    assert answer(actor.best.remote("softmax")).verdict == stored[1].verdict
-    assert [e.verdict for e in answer(actor.elites.remote(run_id="r1"))] == [stored[1].verdict, stored[0].verdict]
+    assert answer(actor.best.remote("softmax")).verdict.candidate_id == "r1-0-000002"
+    elites = answer(actor.elites.remote(run_id="r1"))
+    assert [e.verdict.candidate_id for e in elites] == ["r1-0-000002", "r1-0-000001"]
     asked = (problem().problem_id, "nvidia-h200", PrecisionClass.REFERENCE)
     assert answer(actor.known_fingerprint.remote(*asked, "fp-2")) == stored[1].verdict
     assert answer(actor.known_program.remote(*asked, program_of(3))) == stored[2].verdict
