@@ -7,6 +7,7 @@ import hashlib
 from functools import lru_cache
 
 
+@lru_cache(maxsize=1024)
 def canonical_source(source: str) -> str:
     """The source with comments, formatting and docstrings taken out, and f-strings written as calls of `format`.
 

@@ -68,7 +68,7 @@ def _frozen(program: Program, tuned: Mapping[str, cst.Decorator], chosen: Mappin
         start, end = program.span(decorator)
         start = program.source.rfind("\n", 0, start) + 1
         edits.append(Edit(start, line_end(program.source, end) + 1, ""))
-        for launch in program.launches_of(program.kernels[name]):
+        for launch in (x for x in program.all_launches if x.kernel_name == name):
             for key, value in {**chosen[name].values, **chosen[name].options}.items():
                 if key not in launch.arguments:
                     edits += call_option(program, launch.call, key).place.set(repr(value))

@@ -32,6 +32,7 @@ def structural_operators() -> list[Operator]:
     from islands.operators.structural.reverse_order import ReverseOrder
     from islands.operators.structural.rows_per_program import RowsPerProgram
     from islands.operators.structural.swizzle import Swizzle
+    from islands.operators.structural.tile_row import TileRow
     from islands.operators.structural.tile_size import TileSize
 
     return [
@@ -47,6 +48,7 @@ def structural_operators() -> list[Operator]:
         NumStages(),
         Persistent(),
         MaskElision(),
+        TileRow(),
         LoopUnroll(),
         HostConstant(),
         Swizzle(),

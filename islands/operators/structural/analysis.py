@@ -97,7 +97,9 @@ class Program:
         self._collect(module, self.root, "")
         self.aliases = _import_aliases(self.scopes)
         self.kernels = self._find_kernels()
-        self.launches = self._find_launches()
+        self.all_launches = self._find_launches()
+        reachable = self._reachable()
+        self.launches = [x for x in self.all_launches if x.scope in reachable]
 
     # ------------------------------------------------------------------------------------------------- positions
 
@@ -156,6 +158,13 @@ class Program:
         """The innermost node of a type around a node."""
         return next((a for a in self.ancestors(node) if isinstance(a, kind)), None)
 
+    def runs(self, kernel_name: str, is_launched: Callable[[str], bool]) -> bool:
+        """Whether a kernel is among those launched, or is called by one of them."""
+        if is_launched(kernel_name):
+            return True
+        callers = [name for name, k in self.kernels.items() if name != kernel_name and _calls(k, kernel_name)]
+        return any(is_launched(name) for name in callers)
+
     def launches_of(self, kernel: Scope) -> list[Launch]:
         return [launch for launch in self.launches if launch.kernel is kernel]
 
@@ -208,6 +217,22 @@ class Program:
                     n_before = sum(launch.kernel_name == name for launch in launches)
                     launches.append(Launch(n_before, scope, call, name, self.kernels.get(name)))
         return launches
+
+    def _reachable(self) -> set[Scope]:
+        """The functions that the entry may call, by name; all of them where there is no entry."""
+        waiting = [*self.entry_scopes, self.root]
+        if len(waiting) == 1:
+            return set(self.scopes)
+        reached: set[Scope] = set()
+        while waiting:
+            scope = waiting.pop()
+            if scope in reached:
+                continue
+            reached.add(scope)
+            names = {n.value for n in scope.all(cst.Name)} if scope.parent is not None else set()
+            waiting += [s for s in self.scopes if s.parent is scope and scope.parent is not None]
+            waiting += [s for s in self.scopes if s.name in names or (s.class_name in names and s.name != "backward")]
+        return reached
 
     def _launched_kernel(self, call: cst.Call) -> str:
         """The name of the kernel that a call launches, or the empty string."""
@@ -285,6 +310,10 @@ def dotted_name(node: cst.CSTNode) -> str:
         head = dotted_name(node.value)
         return f"{head}.{node.attr.value}" if head else ""
     return ""
+
+
+def _calls(caller: Scope, name: str) -> bool:
+    return any(isinstance(c.func, cst.Name) and c.func.value == name for c in caller.all(cst.Call))
 
 
 def integer(node: cst.CSTNode | None) -> int | None:

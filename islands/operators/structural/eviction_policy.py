@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from islands.operators.structural.accesses import Access, accesses_of
-from islands.operators.structural.analysis import Program, Scope
+from islands.operators.structural.analysis import Program, Scope, keyword
 from islands.operators.structural.places import call_option
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit
@@ -36,10 +36,11 @@ def access_sites(program: Program) -> list[AccessSite]:
 
 def set_hint(program: Program, access: Access, name: str, rival: str, value: str) -> tuple[Edit, ...]:
     """The edits that give an access one hint and take away another that PTX does not allow beside it."""
+    rival_argument = keyword(access.call, rival)
+    if rival_argument is not None and keyword(access.call, name) is None:
+        return (Edit(*program.span(rival_argument), f'{name}="{value}"'),)
     text, place = call_option(program, access.call, name)
-    other_text, other_place = call_option(program, access.call, rival)
-    removed = (other_place.removal or ()) if other_text is not None else ()
-    return (*(() if text == f'"{value}"' else place.set(f'"{value}"')), *removed)
+    return () if text == f'"{value}"' else place.set(f'"{value}"')
 
 
 class EvictionPolicy(Technique[AccessSite]):

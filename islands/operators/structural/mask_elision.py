@@ -57,7 +57,7 @@ def _site(program: Program, kernel: Scope) -> MaskSite | None:
     conditions: dict[Condition, None] = {}
     for access in accesses_of(program, kernel):
         mask = argument(access.call, 1 if access.is_load else 2, "mask")
-        found = None if mask is None else _conditions(program, kernel, mask, 0)
+        found = None if mask is None else mask_conditions(program, kernel, mask)
         if found:
             accesses.append(access)
             conditions.update(dict.fromkeys(found))
@@ -66,8 +66,12 @@ def _site(program: Program, kernel: Scope) -> MaskSite | None:
     return MaskSite(kernel.name, tuple(accesses), tuple(conditions)) if accesses and known else None
 
 
-def _conditions(program: Program, kernel: Scope, node: cst.CSTNode, depth: int) -> list[Condition] | None:
+def mask_conditions(program: Program, kernel: Scope, mask: cst.CSTNode) -> list[Condition] | None:
     """What makes a mask true everywhere, or None where that cannot be told."""
+    return _conditions(program, kernel, mask, 0)
+
+
+def _conditions(program: Program, kernel: Scope, node: cst.CSTNode, depth: int) -> list[Condition] | None:
     if depth > _MAX_DEPTH:
         return None
     if isinstance(node, cst.Subscript):
@@ -142,7 +146,8 @@ def _is_multiple(program: Program, kernel: Scope, node: cst.CSTNode | None, tile
     for loop in loops_of(program, kernel):
         if loop.target == node.value and loop.node in program.ancestors(node):
             starts = loop.start is None or _is_multiple(program, kernel, loop.start, tile, depth + 1)
-            return starts and loop.step is not None and program.text(loop.step) == tile
+            once = integer(loop.stop) == 1 and loop.step is None
+            return starts and (once or (loop.step is not None and program.text(loop.step) == tile))
     binding = nearest(program, kernel, node.value, program.span(node).start)
     return binding is not None and _is_multiple(program, kernel, binding.value, tile, depth + 1)
 

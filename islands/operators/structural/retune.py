@@ -8,7 +8,7 @@ from islands.operators.structural.analysis import Program
 from islands.operators.structural.choices import current_value, draw_value, matching_warps
 from islands.operators.structural.knobs import Knob, KnobKind, TileShape, hint_knobs, knobs_of
 from islands.operators.structural.num_stages import pipelines_by_itself
-from islands.operators.structural.setting import set_knob
+from islands.operators.structural.setting import fits_threads, set_knob
 from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
 
 _MOST_KNOBS = 4
@@ -35,6 +35,9 @@ class Retune(Technique[str]):
             return None
         chosen = sorted(rng.sample(range(len(knobs)), rng.randint(2, min(_MOST_KNOBS, len(knobs)))))
         values = _draw([knobs[i] for i in chosen], observed, rng)
+        changed = {knob.parameter: value for knob, value in values}
+        if not all(fits_threads(program, observed, knob, changed) for knob, _ in values):
+            return None
         rewrites = [set_knob(knob, value, observed) for knob, value in values]
         return Rewrite(tuple(e for r in rewrites for e in r.edits), ", ".join(r.detail for r in rewrites))
 

@@ -7,18 +7,16 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-import libcst as cst
-
 from db.hashing import canonical_source
 from db.records import Launch as CapturedLaunch
 from db.records import Verdict
 from islands.operators.base import Parent, Proposal
-from islands.operators.structural.analysis import Program, Scope, analyse
+from islands.operators.structural.analysis import Program, analyse
 from islands.operators.structural.text import Edit, splice
 
 S = TypeVar("S")
 
-MAX_ATTEMPTS = 4
+MAX_ATTEMPTS = 6
 
 
 class Rewrite(NamedTuple):
@@ -109,16 +107,10 @@ class Technique(ABC, Generic[S]):
 
 
 def _may_run(context: Context, kernel: str) -> bool:
-    """Whether a kernel is launched, as far as the judge saw, or called by one that is."""
-    scope = context.program.kernels.get(kernel)
-    if scope is None or context.observed.was_launched(kernel):
-        return True
-    callers = [name for name, k in context.program.kernels.items() if k is not scope and _calls(k, kernel)]
-    return any(context.observed.was_launched(name) for name in callers)
-
-
-def _calls(caller: Scope, name: str) -> bool:
-    return any(isinstance(c.func, cst.Name) and c.func.value == name for c in caller.all(cst.Call))
+    """Whether a kernel of this source is launched, as far as host code and the judge show."""
+    program = context.program
+    known = {launch.kernel_name for launch in program.launches}
+    return not kernel or program.runs(kernel, lambda name: name in known and context.observed.was_launched(name))
 
 
 def new_program(program: Program, edits: Sequence[Edit]) -> str | None:
