@@ -142,9 +142,10 @@ class EliteGrid:
             raise ValueError(f"a grid of {_shown(self.key)} cannot hold a program of {_shown(key)}")
         if verdict.tier is None:
             raise ValueError(f"a program without a tier belongs to no cell: {verdict.candidate_id}")
+        cell = self.space.cell_of(verdict.tier, occupant.latency_us)
         if not (math.isfinite(occupant.speedup) and occupant.speedup > 0):
             raise ValueError(f"the speed-up must be finite and positive, got {occupant.speedup!r}")
-        return self.space.cell_of(verdict.tier, occupant.latency_us)
+        return cell
 
 
 def _latency_of(verdict: Verdict) -> Latency:

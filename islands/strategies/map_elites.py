@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from islands.bandit import AdaptiveBandit, Bandit
 from islands.edits import EditMemory
+from islands.grid import Occupant
 from islands.operators.base import Operator, Proposal
 from islands.selection import CuriositySelector, EliteUniformSelector, Selector, SpeedWeightedSelector
 from islands.settings import IslandSettings
@@ -19,7 +20,7 @@ class MapElites(Strategy):
 
     While the best program keeps getting faster, parents are drawn from the fastest elites; the longer it does not, the
     more the weights of the settings hold (fully after `widening` verdicts). Parents of which no operator has anything
-    new to make are passed over, and edits that lost before are rarely tried again.
+    new to make are passed over. Edits that lost before are rarely tried again, until nothing else is left.
     """
 
     name = "map-elites"
@@ -34,20 +35,25 @@ class MapElites(Strategy):
             (EliteUniformSelector(), weights.elite_uniform),
         ]
         self._edits = EditMemory()
+        self._is_picky = True
+        self._declined: set[tuple[str, tuple[str, ...]]] = set()
         self._widening = settings.widening
         self._margin = settings.stagnation_margin
         self._best_us = math.inf
         self._n_idle = 0  # verdicts since the best program got faster
 
     def draw(self, stock: Stock, rng: random.Random) -> Draw | None:
-        open_elites = [elite for elite in stock.elites if self._has_open_draws(elite, stock.elites)]
+        open_elites = self._open_elites(stock) or self._reopen(stock)
         if not open_elites:
             return None
         parent = self._selector(rng).select(open_elites, rng)
         return self._draw_from(parent, stock.elites, rng)
 
     def accepts(self, draw: Draw, proposal: Proposal, rng: random.Random) -> bool:
-        return self._edits.lets_through(draw.arm, proposal.detail, rng)
+        is_welcome = not self._is_picky or self._edits.lets_through(draw.arm, proposal.detail, rng)
+        if not is_welcome:
+            self._declined.add((draw.arm, draw.parent_ids))
+        return is_welcome
 
     def told(self, trial: Trial) -> None:
         super().told(trial)
@@ -59,10 +65,22 @@ class MapElites(Strategy):
         if child_us is not None and child_us <= self._best_us * (1 - self._margin):
             self._best_us = child_us
             self._n_idle = 0
+            self._is_picky = True
 
     def _make_bandit(self, settings: IslandSettings) -> Bandit:
         costs = {name: operator.cost for name, operator in self._operators.items()}
         return AdaptiveBandit(costs, exploration=settings.bandit_exploration)
+
+    def _open_elites(self, stock: Stock) -> list[Occupant]:
+        return [elite for elite in stock.elites if self._has_open_draws(elite, stock.elites)]
+
+    def _reopen(self, stock: Stock) -> list[Occupant]:
+        """Nothing is left but what was declined: takes that up again, until there is a faster program."""
+        self._is_picky = False
+        for key in self._declined:
+            self._strikes.pop(key, None)
+        self._declined.clear()
+        return self._open_elites(stock)
 
     def _selector(self, rng: random.Random) -> Selector:
         if rng.random() * self._widening >= self._n_idle:

@@ -1,0 +1,220 @@
+"""Strategies: one contract, what is particular about each, and that searching beats sampling."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+
+import pytest
+from support import landscape
+from support.colony import SEED, best_us, make_island, search
+from support.landscape import Landscape, Turn, correct, failed
+
+from db.errors import ConfigError
+from db.records import Evaluation
+from islands.strategies import STRATEGIES, Beam, BestOfN, Greedy, MapElites, Strategy, make_strategy
+from islands.strategies.beam import N_ROUNDS, PLANS_PER_ROUND, WIDTH
+
+LAND = Landscape(1)
+
+
+class StrategyContract:
+    """What every strategy owes."""
+
+    strategy: type[Strategy]
+
+    def judged(self, n: int = 60, rng_seed: int = 0) -> list[Evaluation]:
+        return search(make_island(strategy=self.strategy.name, rng_seed=rng_seed), LAND, n)
+
+    def test_it_is_found_by_name(self) -> None:
+        assert isinstance(make_strategy(self.strategy.name), self.strategy)
+
+    def test_it_makes_something_faster_than_the_seed(self) -> None:
+        seed_us = LAND.latency_us(landscape.SEED_SOURCE)
+        assert seed_us is not None
+        assert best_us(self.judged()) < 0.95 * seed_us
+
+    def test_the_same_generator_decides_the_same(self) -> None:
+        one, other = self.judged(rng_seed=4), self.judged(rng_seed=4)
+        assert [e.candidate for e in one] == [e.candidate for e in other]
+
+    def test_parents_were_judged_correct_before(self) -> None:
+        right: set[str] = set()
+        for e in self.judged():
+            assert set(e.candidate.lineage.parents) <= right
+            if e.verdict.is_correct:
+                right.add(e.candidate.program_id)
+
+    def test_it_ends_where_nothing_new_is_left(self) -> None:
+        operators = [Turn("WARPS", [1, 2, 4]), Turn("STAGES", [1, 2])]
+        island = make_island(strategy=self.strategy.name, operators=operators)
+        judged = search(island, Landscape(0), 100)
+        assert 4 <= len(judged) <= 6  # of six programs; one edit away from the seed are three
+        assert island.ask(8) == []
+        assert island.is_exhausted
+
+    def test_failures_alone_do_not_stop_it_early(self) -> None:
+        island = make_island(strategy=self.strategy.name)
+        (seed,) = island.seed([SEED])
+        island.tell([correct(seed, 100.0)])
+        n_asked = 0
+        while asked := island.ask(4):
+            n_asked += len(asked)
+            island.tell([failed(c) for c in asked])
+            if n_asked > 30:
+                break
+        assert n_asked >= WIDTH * PLANS_PER_ROUND
+
+
+class TestMapElites(StrategyContract):
+    strategy = MapElites
+
+    def test_the_first_batch_spreads_over_the_techniques(self) -> None:
+        island = make_island(strategy="map-elites")
+        (seed,) = island.seed([SEED])
+        island.tell([correct(seed, 100.0)])
+        assert len({c.lineage.technique for c in island.ask(8)}) >= 6
+
+    def test_every_small_space_is_searched_to_its_end(self) -> None:
+        """Also what the memory of edits declined at first: 3 x 2 programs."""
+        operators = [Turn("WARPS", [1, 2, 4]), Turn("STAGES", [1, 2])]
+        for rng_seed in range(5):
+            island = make_island(strategy="map-elites", operators=operators, rng_seed=rng_seed)
+            judged = search(island, Landscape(0), 100)
+            cells = {e.verdict.program_id for e in island.elites()}
+            neighbours = {e.candidate.program_id for e in judged}
+            assert cells <= neighbours
+            assert len(judged) >= 5
+
+    def test_it_crosses_parents(self) -> None:
+        judged = self.judged(100)
+        assert any(len(e.candidate.lineage.parents) == 2 for e in judged)
+
+    def test_it_learns_which_techniques_pay(self) -> None:
+        """One technique wins whenever it is tried, the others never: it gets far more than its share."""
+
+        def operators() -> list[Turn]:
+            return [Turn(knob, range(200)) for knob in ("BLOCK", "WARPS", "STAGES", "ROWS", "CACHE", "UNROLL")]
+
+        island = make_island(strategy="map-elites", operators=operators(), in_flight=4)
+        (seed,) = island.seed([SEED])
+        island.tell([correct(seed, 1000.0)])
+        best, tried = 1000.0, Counter[str]()
+        for _ in range(40):
+            for asked in island.ask(4):
+                tried[asked.lineage.technique] += 1
+                pays = asked.lineage.technique == "turn_rows"
+                best = best * 0.97 if pays else best
+                island.tell([correct(asked, best if pays else best * 1.5)])
+        assert tried["turn_rows"] > 2.5 * tried.total() / 6
+
+    def test_half_of_the_parents_are_the_fastest(self) -> None:
+        judged = self.judged(120)
+        best, best_id, n_exploiting = float("inf"), "", 0
+        for e in judged:
+            n_exploiting += best_id in e.candidate.lineage.parents
+            if e.verdict.latency and e.verdict.latency.device_us < best:
+                best, best_id = e.verdict.latency.device_us, e.candidate.program_id
+        assert 0.25 < n_exploiting / len(judged) < 0.9
+
+
+class TestBestOfN(StrategyContract):
+    strategy = BestOfN
+
+    def test_every_candidate_is_one_edit_from_the_seed(self) -> None:
+        judged = self.judged()
+        seed_id = judged[0].candidate.program_id
+        assert {e.candidate.lineage.parents for e in judged[1:]} == {(seed_id,)}
+
+
+class TestGreedy(StrategyContract):
+    strategy = Greedy
+
+    def test_the_parent_is_the_fastest_program(self) -> None:
+        island = make_island(strategy="greedy", in_flight=1)
+        waiting, best, best_id = island.seed([SEED]), float("inf"), ""
+        for _ in range(40):
+            (candidate,) = waiting
+            if candidate.lineage.parents:
+                assert candidate.lineage.parents[0] == best_id
+            verdict = LAND.judge(candidate)
+            if verdict.latency and verdict.latency.device_us < best:
+                best, best_id = verdict.latency.device_us, candidate.program_id
+            island.tell([verdict])
+            waiting = island.ask(1)
+
+
+class TestBeam(StrategyContract):
+    strategy = Beam
+
+    def test_a_round_waits_for_its_verdicts(self) -> None:
+        island = make_island(strategy="beam", in_flight=100)
+        (seed,) = island.seed([SEED])
+        island.tell([correct(seed, 100.0)])
+        first = island.ask(100)
+        assert len(first) == WIDTH * PLANS_PER_ROUND
+        assert island.ask(100) == []
+        assert not island.is_exhausted
+        assert not island.is_finished
+        island.tell([correct(c, 50.0 + k) for k, c in enumerate(first[:-1])])
+        assert island.ask(100) == []
+        island.tell([failed(first[-1])])
+        second = island.ask(100)
+        assert len(second) == WIDTH * PLANS_PER_ROUND
+        # the best of each of the four chains leads one chain
+        heads = Counter(c.lineage.parents[0] for c in second)
+        assert heads == {first[k].program_id: PLANS_PER_ROUND for k in (0, 4, 8, 12)}
+
+    def test_it_stops_after_two_rounds_without_improvement(self) -> None:
+        island = make_island(strategy="beam", in_flight=100)
+        (seed,) = island.seed([SEED])
+        island.tell([correct(seed, 100.0)])
+        for _ in range(2):
+            island.tell([correct(c, 99.9) for c in island.ask(100)])
+        assert island.ask(100) == []
+        assert island.is_finished
+        assert island.summary().is_finished
+
+    def test_it_stops_after_five_rounds(self) -> None:
+        island = make_island(strategy="beam", in_flight=100)
+        (seed,) = island.seed([SEED])
+        island.tell([correct(seed, 100.0)])
+        latency_us, n_asked = 100.0, 0
+        while asked := island.ask(100):
+            latency_us *= 0.9
+            n_asked += len(asked)
+            island.tell([correct(c, latency_us) for c in asked])
+        assert n_asked == N_ROUNDS * WIDTH * PLANS_PER_ROUND
+        assert island.is_finished
+
+    def test_a_round_goes_on_after_a_resume(self) -> None:
+        island = make_island(strategy="beam", in_flight=100)
+        (seed,) = island.seed([SEED])
+        known = [Evaluation(candidate=seed, verdict=correct(seed, 100.0))]
+        island.tell([known[0].verdict])
+        known += [Evaluation(candidate=c, verdict=correct(c, 90.0)) for c in island.ask(100)[:10]]
+        restored = make_island(strategy="beam", in_flight=100)
+        restored.restore(known)
+        assert len(restored.ask(100)) == WIDTH * PLANS_PER_ROUND - 10
+
+
+def test_every_strategy_is_held_to_the_contract() -> None:
+    assert set(STRATEGIES) == {contract.strategy.name for contract in StrategyContract.__subclasses__()}
+
+
+def test_a_misspelt_name_suggests_the_near_one() -> None:
+    with pytest.raises(ConfigError) as error:
+        make_strategy("map-elite")
+    assert "map-elites" in error.value.hint
+
+
+def test_searching_beats_sampling_at_equal_budgets() -> None:
+    """Over twelve landscapes and 80 candidates each: octaves that map-elites wins over best-of-n."""
+    wins = []
+    for instance in range(12):
+        reached = {
+            name: best_us(search(make_island(strategy=name, rng_seed=instance), Landscape(instance, noise=0.004), 80))
+            for name in ("map-elites", "best-of-n")
+        }
+        wins.append(reached["best-of-n"] / reached["map-elites"])
+    assert statistics.geometric_mean(wins) > 1.15
