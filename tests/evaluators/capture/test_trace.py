@@ -92,6 +92,29 @@ def test_weights_that_all_read_are_the_same_everywhere(interpreting: Zygote) -> 
     assert weights.first_read_bytes == 16384
 
 
+def test_weights_in_a_loop_over_rows_are_reread_over_the_distance_of_a_row(interpreting: Zygote) -> None:
+    source = edited(
+        SOFTMAX,
+        ("(x, y, n, BLOCK", "(x, w, y, n, rows, BLOCK"),
+        ("    row = tl.program_id(0).to(tl.int64)\n", ""),
+        (SOFTMAX[SOFTMAX.index("    offsets =") : SOFTMAX.index("\n\nclass")], ROWS_OF_A_PROGRAM),
+        ("forward(self, x)", "forward(self, x, w)"),
+        ("[(x.shape[0],)](x, y, x.shape[1]", "[(16,)](x, w, y, x.shape[1], x.shape[0]"),
+    )
+    (launch,) = trace(interpreting, source, tensor(16384, 4096), tensor(4096))
+    weights = traffic(launch, "x1")
+    assert weights.first_read_bytes == 16384
+    assert sum(r.n_bytes for r in weights.rereads) == pytest.approx(1023 * 16384)
+    assert all(16384 <= r.distance_bytes <= 4 * 16384 for r in weights.rereads)  # a row of x, of w and of y
+
+
+ROWS_OF_A_PROGRAM = """\
+    offsets = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        value = tl.load(x + row * n + offsets) * tl.load(w + offsets)
+        tl.store(y + row * n + offsets, value)
+"""
+
 LOOP = (
     HEAD
     + """\

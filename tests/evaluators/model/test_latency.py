@@ -100,6 +100,11 @@ def test_fewer_programs_than_sms_cost() -> None:
     assert with_programs(132) > with_programs(1056)
 
 
+def test_few_sms_do_not_reach_all_of_l2() -> None:
+    few, all_sms = (model(make_launch(grid=(n, 1, 1)), make_trace()).launches[0].l2_us for n in (16, 160))
+    assert few > 0.2 * all_sms  # for a tenth of the bytes
+
+
 def test_more_bytes_in_flight_are_better_until_bandwidth_is_reached() -> None:
     """Few warps and many small rounds of loads: latency decides."""
     slow = make_launch(num_warps=1, n_registers=255)
