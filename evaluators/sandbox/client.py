@@ -248,10 +248,7 @@ class Zygote:
         channel, channel_end = socket.socketpair()
         header = {"job": job, "deadline_s": deadline_s}
         with control_end, channel_end:
-            with self._spawning:
-                workspace = self._folder.make_workspace()
-            source = payload.get("cache_from")
-            fill_cache(workspace / "triton", self._libraries, Path(source) if source else None)
+            workspace = self._make_workspace(payload.get("cache_from"))
             self._send({**header, "workspace": str(workspace)}, [control_end.fileno(), channel_end.fileno(), *fds])
         keep = bool(payload.get("keep_workspace"))
         child = Child(control, Channel(channel), workspace, keep_workspace=keep, deadline_s=deadline_s)
@@ -269,14 +266,25 @@ class Zygote:
             self._process.wait()
         self._folder.remove()
 
+    def _make_workspace(self, cache_from: str | None) -> Path:
+        try:
+            with self._spawning:
+                workspace = self._folder.make_workspace()
+            fill_cache(workspace / "triton", self._libraries, Path(cache_from) if cache_from else None)
+        except FileNotFoundError as error:
+            raise self._ended(error) from error
+        return workspace
+
+    def _ended(self, error: OSError) -> SandboxError:
+        status = _status(self._process)
+        return SandboxError(f"the zygote has ended ({status}): {error}", "close it and start a new one")
+
     def _send(self, header: dict[str, Any], fds: list[int]) -> None:
         try:
             with self._spawning:
                 socket.send_fds(self._control, [json.dumps(header).encode()], fds)
         except OSError as error:
-            raise SandboxError(
-                f"the zygote has ended ({_status(self._process)}): {error}", "close it and start a new one"
-            ) from error
+            raise self._ended(error) from error
 
     def _greet(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send the settings and wait for the answer that it is ready."""

@@ -103,13 +103,25 @@ class ProcessCgroup:
             self.path.rmdir()
 
 
+def cgroup_name(zygote_pid: int, n_jobs: int) -> str:
+    return f"evolve-{zygote_pid}-{n_jobs}"
+
+
 def find_pids_cgroup() -> Path | None:
-    """The folder in which this process may make cgroups with a `pids.max`, or None."""
+    """The folder in which this process may make cgroups with a `pids.max`, or None. Empty cgroups that a killed zygote
+    left there are removed."""
     for parent in _pids_hierarchies():
         with contextlib.suppress(OSError):
-            ProcessCgroup.make(parent, f"evolve-probe-{os.getpid()}", 64).remove()
+            ProcessCgroup.make(parent, cgroup_name(os.getpid(), 0), 64).remove()
+            _sweep(parent)
             return parent
     return None
+
+
+def _sweep(parent: Path) -> None:
+    for path in parent.glob(cgroup_name(0, 0).replace("0", "*")):
+        if not Path("/proc", path.name.split("-")[1]).exists():
+            ProcessCgroup(path).remove()
 
 
 def _pids_hierarchies() -> list[Path]:

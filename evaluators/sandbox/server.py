@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from evaluators.sandbox import landlock, namespaces, warmup
-from evaluators.sandbox.limits import Limits, ProcessCgroup, find_pids_cgroup
+from evaluators.sandbox.limits import Limits, ProcessCgroup, cgroup_name, find_pids_cgroup
 from evaluators.sandbox.supervisor import Isolation, Job, Supervisor
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -61,8 +61,6 @@ def main() -> None:
     finally:
         os.close(alive_end)
         _reap(wait=True)
-        if settings.cgroup:
-            ProcessCgroup(settings.cgroup).remove()
         shutil.rmtree(settings.run_folder, ignore_errors=True)
 
 
@@ -163,11 +161,11 @@ def _serve(control: socket.socket, settings: Settings, alive_fd: int, alive_end:
             os.close(fd)
 
 
-def _job(header: dict[str, Any], fds: list[int], settings: Settings, alive_fd: int, cgroup_name: str) -> Job:
+def _job(header: dict[str, Any], fds: list[int], settings: Settings, alive_fd: int, name: str) -> Job:
     control_fd, channel_fd, *others = fds
     cgroup = None
     if settings.cgroup:
-        cgroup = ProcessCgroup.make(settings.cgroup, cgroup_name, settings.limits.n_processes)
+        cgroup = ProcessCgroup.make(settings.cgroup, name, settings.limits.n_processes)
     return Job(
         function=header["job"],
         deadline_s=header["deadline_s"],
@@ -187,7 +185,7 @@ def _run_intermediate(
     """Run a job and end. While this process lives it holds the job's control socket, and it ends last: the end of that
     socket is the proof that nothing of the job is left."""
     try:
-        job = _job(header, fds, settings, alive_fd, f"evolve-{os.getppid()}-{n_jobs}")
+        job = _job(header, fds, settings, alive_fd, cgroup_name(os.getppid(), n_jobs))
         if settings.isolation is Isolation.NAMESPACES:
             _run_in_namespaces(job)
         else:

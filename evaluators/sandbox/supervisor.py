@@ -63,11 +63,11 @@ class _Capture:
     tail: bytearray = field(default_factory=bytearray)
 
     def drain(self, fd: int) -> bool:
-        """Read what is there; False at the end of the stream."""
+        """Read what is there; False when that is nothing, or the stream has ended."""
         try:
             piece = os.read(fd, 1 << 20)
         except BlockingIOError:
-            return True
+            return False
         self.n_bytes += len(piece)
         self.tail += piece
         del self.tail[: -self.kept_bytes]

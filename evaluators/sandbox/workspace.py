@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-PREFIX = "triton-evolve-"
+PREFIX = "triton-evolve-zygote-"
 MAX_CACHE_BYTES = 256 * 1024 * 1024
 _LOCK = "lock"
 

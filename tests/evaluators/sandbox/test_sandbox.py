@@ -182,7 +182,7 @@ def test_nothing_outlives_a_killed_judge(isolation: str) -> None:
 
 def test_folders_that_nobody_locks_are_swept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    abandoned = tmp_path / "triton-evolve-gone"
+    abandoned = tmp_path / "triton-evolve-zygote-gone"
     abandoned.mkdir()
     (abandoned / "lock").touch()
     first = RunFolder()
@@ -192,6 +192,18 @@ def test_folders_that_nobody_locks_are_swept(tmp_path: Path, monkeypatch: pytest
     for folder in (first, second):
         folder.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_the_judges_side_imports_no_torch() -> None:
+    code = "import sys, evaluators.sandbox; sys.exit('torch' in sys.modules or 'triton' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60, check=False).returncode == 0
+
+
+def test_a_closed_zygote_says_so() -> None:
+    zygote = Zygote(interpret=True)
+    zygote.close()
+    with pytest.raises(SandboxError, match="has ended"):
+        zygote.spawn(JOBS + "echo", {}, deadline_s=20)
 
 
 def test_a_zygote_that_cannot_start_says_why() -> None:
