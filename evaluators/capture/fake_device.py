@@ -128,7 +128,6 @@ def _cuda_answers(hardware: Hardware) -> dict[str, Any]:
     memory = (hardware.dram_bytes, hardware.dram_bytes)
     values = {
         "is_available": True,
-        "is_initialized": True,
         "is_bf16_supported": True,
         "device_count": 1,
         "current_device": 0,

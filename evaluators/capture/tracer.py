@@ -395,7 +395,7 @@ def reduced_shape(shape: tuple[int, ...], axis: Any, keep_dims: bool) -> tuple[i
 
 def retention_of(policies: list[Any]) -> float:
     """The effect of an eviction policy, wherever it stands among the arguments of a load."""
-    names = [str(p).rsplit(".", 1)[-1] for p in policies if p is not None]
+    names = [str(p).rsplit(".", 1)[-1].upper() for p in policies if p is not None]
     return next((RETENTION[name] for name in names if name in RETENTION), 1.0)
 
 

@@ -43,7 +43,7 @@ MODULES = frozenset(
 BUILTINS = _words(
     """
     __builtins__ __import__ __loader__ __spec__ breakpoint compile delattr dir eval exec exit getattr globals hash
-    id input locals memoryview open quit setattr vars
+    id input locals memoryview open quit setattr type vars
     """
 )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from db.errors import ConfigError
-from evaluators.hardware import load_hardware, target_named, target_names
+from evaluators.hardware import detect_hardware, load_hardware, target_named, target_names
 
 
 @pytest.mark.parametrize("target", ["a100", "h100", "h200", "l40s", "b200"])
@@ -50,3 +50,11 @@ def test_an_unknown_target_suggests_the_near_one() -> None:
 )
 def test_devices_find_their_row(device: str, target: str | None) -> None:
     assert target_named(device) == target
+
+
+@pytest.mark.gpu
+def test_the_device_that_is_plugged_in_has_rates_and_limits() -> None:
+    hardware = detect_hardware(0)
+    assert hardware.n_sms > 0
+    assert 8 * 1024 <= hardware.shared_bytes_per_block < hardware.shared_bytes_per_sm
+    assert hardware.tflops["fp16"] > hardware.tflops["fp32"]

@@ -56,6 +56,7 @@ REFUSED = {
     "a layer that computes": (edited(SOFTMAX, ("    def forward", "    def __init__(self):\n        super().__init__()\n        self.linear = nn.Linear(8, 8)\n\n    def forward"), ("return y", "return self.linear(y)")), "self.linear is torch.nn.Linear"),
     "a second way": (at_line_20("try:\n            pass\n        except RuntimeError:\n            return x"), "line 20: try"),
     "getattr": (at_line_20("x = getattr(torch, 'soft' + 'max')(x, -1)"), "line 20: getattr"),
+    "the class of a tensor": (at_line_20("is_real = type(x) is torch.Tensor"), "line 20: type"),
     "eval": (at_line_20("eval('1')"), "line 20: eval"),
     "open": (at_line_20("open('/tmp/a')"), "line 20: open"),
     "globals": (at_line_20("globals()['y'] = 1"), "line 20: globals"),
