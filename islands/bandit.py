@@ -12,6 +12,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+PRIOR = 0.03
+
 MAX_GAIN_OCTAVES = 2.0
 """One lucky rewrite that is 40 times faster must not silence every other technique."""
 
@@ -47,6 +49,7 @@ class UniformBandit(Bandit):
 @dataclass(slots=True)
 class _Arm:
     cost: float
+    prior: float
     weight: float = 0.0  # tries, older ones count for less
     earned: float = 0.0  # octaves, older ones count for less
     n_pending: int = 0
@@ -55,7 +58,7 @@ class _Arm:
 class AdaptiveBandit(Bandit):
     """Probability matching: an arm is called in proportion to its mean gain per cost, above a floor of exploration.
 
-    An arm starts with one imagined try that earned `optimism` octaves, so new arms are tried early; a call under way
+    An arm starts with one imagined try that earned its prior, so what usually pays is tried early; a call under way
     counts as a try that earned nothing yet, so one batch spreads over the arms instead of repeating the best.
     """
 
@@ -63,13 +66,17 @@ class AdaptiveBandit(Bandit):
         self,
         costs: Mapping[str, float],
         *,
+        priors: Mapping[str, float] | None = None,
         exploration: float = 0.15,
-        optimism: float = 0.03,
         discount: float = 0.95,
     ) -> None:
-        self._arms = {name: _Arm(cost) for name, cost in costs.items()}
+        """
+        Args:
+            costs: of a call of each arm.
+            priors: octaves that a call is expected to earn before anything is known; `PRIOR` where none is given.
+        """
+        self._arms = {name: _Arm(cost, (priors or {}).get(name, PRIOR)) for name, cost in costs.items()}
         self._exploration = exploration
-        self._optimism = optimism
         self._discount = discount
 
     def choose(self, allowed: Sequence[str], rng: random.Random) -> str:
@@ -96,7 +103,7 @@ class AdaptiveBandit(Bandit):
         return {name: floor + (1 - self._exploration) * value / total for name, value in values.items()}
 
     def _value(self, arm: _Arm) -> float:
-        return (self._optimism + arm.earned) / (1 + arm.weight + arm.n_pending) / arm.cost
+        return (arm.prior + arm.earned) / (1 + arm.weight + arm.n_pending) / arm.cost
 
 
 class UcbBandit(Bandit):

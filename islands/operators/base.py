@@ -30,12 +30,15 @@ class Proposal(NamedTuple):
 class Operator(Protocol):
     """Proposes a program from `n_parents` parents. One arm of the bandit.
 
-    `cost` is what a proposal costs relative to a splice of text (1.0); a language model costs thousands.
+    `cost` is what a proposal costs relative to a splice of text (1.0); a language model costs thousands. `prior` is
+    what a proposal may be expected to earn before anything is known: octaves of latency, over the tries that gain
+    nothing as well.
     """
 
     name: str
     n_parents: int
     cost: float
+    prior: float
 
     def propose(self, parents: Sequence[Parent], rng: random.Random) -> Proposal | None:
         """One new source, or None when nothing applies.

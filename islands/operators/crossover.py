@@ -35,6 +35,7 @@ class Crossover:
     name = "crossover"
     n_parents = 2
     cost = 2.0
+    prior = 0.04
     citation = "uniform crossover: Syswerda 1989, Proc. ICGA 3, pages 2 to 9"
 
     def propose(self, parents: Sequence[Parent], rng: random.Random) -> Proposal | None:

@@ -14,6 +14,9 @@ from islands.selection import CuriositySelector, EliteUniformSelector, Selector,
 from islands.settings import IslandSettings
 from islands.strategies.base import Draw, Stock, Strategy, Trial
 
+LITTER = 4
+"""Draws in a row from one parent: taking a program apart costs more than every edit of it."""
+
 
 class MapElites(Strategy):
     """Steady-state MAP-Elites. Each draw takes a selection policy by weight, then a parent, then an operator.
@@ -34,9 +37,10 @@ class MapElites(Strategy):
             (CuriositySelector(), weights.curiosity),
             (EliteUniformSelector(), weights.elite_uniform),
         ]
+        self._parent_id, self._litter = "", 0  # the parent of the last draw, and the draws that it has left
         self._edits = EditMemory()
         self._is_picky = True
-        self._declined: set[tuple[str, tuple[str, ...]]] = set()
+        self._declined: dict[tuple[str, tuple[str, ...]], None] = {}  # in order
         self._widening = settings.widening
         self._margin = settings.stagnation_margin
         self._best_us = math.inf
@@ -46,13 +50,17 @@ class MapElites(Strategy):
         open_elites = self._open_elites(stock) or self._reopen(stock)
         if not open_elites:
             return None
-        parent = self._selector(rng).select(open_elites, rng)
+        parent = next((elite for elite in open_elites if self._litter and elite.program_id == self._parent_id), None)
+        if parent is None:
+            parent = self._selector(rng).select(open_elites, rng)
+            self._parent_id, self._litter = parent.program_id, LITTER
+        self._litter -= 1
         return self._draw_from(parent, stock.elites, rng)
 
     def accepts(self, draw: Draw, proposal: Proposal, rng: random.Random) -> bool:
         is_welcome = not self._is_picky or self._edits.lets_through(draw.arm, proposal.detail, rng)
         if not is_welcome:
-            self._declined.add((draw.arm, draw.parent_ids))
+            self._declined[draw.arm, draw.parent_ids] = None
         return is_welcome
 
     def told(self, trial: Trial) -> None:
@@ -66,19 +74,21 @@ class MapElites(Strategy):
             self._best_us = child_us
             self._n_idle = 0
             self._is_picky = True
+            self._litter = 0
 
     def _make_bandit(self, settings: IslandSettings) -> Bandit:
         costs = {name: operator.cost for name, operator in self._operators.items()}
-        return AdaptiveBandit(costs, exploration=settings.bandit_exploration)
+        priors = {name: operator.prior for name, operator in self._operators.items()}
+        return AdaptiveBandit(costs, priors=priors, exploration=settings.bandit_exploration)
 
     def _open_elites(self, stock: Stock) -> list[Occupant]:
-        return [elite for elite in stock.elites if self._has_open_draws(elite, stock.elites)]
+        return [elite for elite in stock.elites if self._openings.has_any(elite, stock.elites)]
 
     def _reopen(self, stock: Stock) -> list[Occupant]:
         """Nothing is left but what was declined: takes that up again, until there is a faster program."""
         self._is_picky = False
-        for key in self._declined:
-            self._strikes.pop(key, None)
+        for arm, parents in self._declined:
+            self._openings.reopen(arm, parents)
         self._declined.clear()
         return self._open_elites(stock)
 

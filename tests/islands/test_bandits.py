@@ -86,6 +86,11 @@ class TestAdaptiveBandit(BanditContract):
         shares = bandit.shares(["cheap", "dear"])
         assert shares["cheap"] > 3 * shares["dear"]
 
+    def test_what_usually_pays_is_tried_first(self) -> None:
+        bandit = AdaptiveBandit({"usual": 1.0, "rare": 1.0}, priors={"usual": 0.1, "rare": 0.01})
+        shares = bandit.shares(["usual", "rare"])
+        assert shares["usual"] > 3 * shares["rare"]
+
     def test_a_batch_spreads_over_the_arms(self) -> None:
         bandit = self.make()
         before = bandit.shares(ARMS)["a"]

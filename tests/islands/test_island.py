@@ -143,6 +143,7 @@ class Blank:
     name = "blank"
     n_parents = 1
     cost = 1.0
+    prior = 0.03
 
     def propose(self, parents: Sequence[Parent], rng: random.Random) -> Proposal | None:
         return None

@@ -74,6 +74,7 @@ class Turn:
     values: Sequence[int]
     n_parents: int = 1
     cost: float = 1.0
+    prior: float = 0.03
 
     @property
     def name(self) -> str:
@@ -96,6 +97,7 @@ class Cross:
     name: str = "cross"
     n_parents: int = 2
     cost: float = 1.0
+    prior: float = 0.03
 
     def propose(self, parents: Sequence[Parent], rng: random.Random) -> Proposal | None:
         first, second = read(parents[0].source), read(parents[1].source)

@@ -15,7 +15,9 @@ def structural_operators() -> list[Operator]:
     from islands.operators.structural.defer_reduction import DeferReduction
     from islands.operators.structural.eviction_policy import EvictionPolicy
     from islands.operators.structural.exp2 import Exp2
+    from islands.operators.structural.fast_division import FastDivision
     from islands.operators.structural.host_constant import HostConstant
+    from islands.operators.structural.keep_for_walk import KeepForWalk
     from islands.operators.structural.loop_flatten import LoopFlatten
     from islands.operators.structural.loop_pipeline import LoopPipeline
     from islands.operators.structural.loop_unroll import LoopUnroll
@@ -43,6 +45,7 @@ def structural_operators() -> list[Operator]:
         OnePass(),
         DeferReduction(),
         OnlineSoftmax(),
+        KeepForWalk(),
         EvictionPolicy(),
         LoopPipeline(),
         NumStages(),
@@ -57,6 +60,7 @@ def structural_operators() -> list[Operator]:
         AlignmentHints(),
         Exp2(),
         Reciprocal(),
+        FastDivision(),
         LoopFlatten(),
         MaxRegisters(),
         Precision(),

@@ -31,6 +31,7 @@ class AlignmentHints(Technique[ParameterSite]):
     compiler knows. (`tl.multiple_of` says nothing about arguments: it marks operations.)"""
 
     name = "alignment_hints"
+    prior = 0.005
     citation = "vectorised global accesses, https://docs.nvidia.com/cuda/cuda-c-best-practices-guide/#coalesced-access-to-global-memory"
 
     def sites(self, program: Program) -> list[ParameterSite]:

@@ -14,6 +14,7 @@ class CacheModifier(Technique[AccessSite]):
     """Loads: every level or L2 only. Stores: L2 only, streamed, or written through."""
 
     name = "cache_modifier"
+    prior = 0.02
     citation = "ld.global.cg, st.global.cs, https://docs.nvidia.com/cuda/parallel-thread-execution/#cache-operators"
 
     def sites(self, program: Program) -> list[AccessSite]:

@@ -26,6 +26,7 @@ class DeferReduction(Technique[Accumulation | Online]):
     """For sums, maxima, minima, and the online recurrence of softmax, in loops over rows of one dimension."""
 
     name = "defer_reduction"
+    prior = 0.05
     citation = "Milakov and Gimelshein 2018, https://arxiv.org/abs/1805.02867, section 3: the recurrence is associative"
     cost = 2.0
 

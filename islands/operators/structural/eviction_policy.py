@@ -5,21 +5,20 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from islands.operators.structural.accesses import Access, accesses_of
-from islands.operators.structural.analysis import Program, Scope, keyword
+from islands.operators.structural.analysis import Program, keyword
 from islands.operators.structural.places import call_option
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit
 
-_POLICIES = ("evict_first", "evict_last")
+POLICIES = ("evict_first", "evict_last")
 
 
 class AccessSite(NamedTuple):
-    """Accesses that are given one hint, or, for `walks`, the hint that suits each."""
+    """Accesses that are given one hint."""
 
     kernel: str
     label: str
     accesses: tuple[Access, ...]
-    by_walk: bool = False
 
 
 def access_sites(program: Program) -> list[AccessSite]:
@@ -44,37 +43,23 @@ def set_hint(program: Program, access: Access, name: str, rival: str, value: str
 
 
 class EvictionPolicy(Technique[AccessSite]):
-    """One policy for one access or for all of a kernel; or by walk: a tensor that is read again is kept until its last
-    reading, everything else may go first."""
+    """One policy for one access, for all loads or for all stores of a kernel."""
 
     name = "eviction_policy"
+    prior = 0.02
     citation = (
         "ld.global.L1::evict_last, https://docs.nvidia.com/cuda/parallel-thread-execution/#cache-eviction-priority"
     )
 
     def sites(self, program: Program) -> list[AccessSite]:
-        walks = [s for kernel in program.kernels.values() if (s := _walks(program, kernel)) is not None]
-        return access_sites(program) + walks * 3
+        return access_sites(program)
 
     def rewrite(self, context: Context, site: AccessSite) -> Rewrite | None:
-        program, _, rng = context
-        policies = _by_walk(site.accesses) if site.by_walk else [rng.choice(_POLICIES)] * len(site.accesses)
-        pairs = list(zip(site.accesses, policies, strict=True))
-        edits = [e for a, p in pairs for e in set_hint(program, a, self.name, "cache_modifier", p)]
-        said = "by walk" if site.by_walk else policies[0]
-        return Rewrite(tuple(edits), f"{said} for {site.label} of {site.kernel}")
-
-
-def _walks(program: Program, kernel: Scope) -> AccessSite | None:
-    accesses = accesses_of(program, kernel)
-    read = [a.tensor for a in accesses if a.is_load and a.tensor]
-    again = {t for t in read if read.count(t) > 1}
-    return AccessSite(kernel.name, "accesses", tuple(accesses), by_walk=True) if again else None
-
-
-def _by_walk(accesses: tuple[Access, ...]) -> list[str]:
-    last = {a.tensor: i for i, a in enumerate(accesses) if a.is_load}
-    return ["evict_last" if a.is_load and i < last[a.tensor] else "evict_first" for i, a in enumerate(accesses)]
+        policy = context.rng.choice(POLICIES)
+        edits = [
+            e for a in site.accesses for e in set_hint(context.program, a, "eviction_policy", "cache_modifier", policy)
+        ]
+        return Rewrite(tuple(edits), f"{policy} for {site.label} of {site.kernel}")
 
 
 def _stores(accesses: list[Access]) -> list[Access]:

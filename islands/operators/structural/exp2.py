@@ -25,6 +25,7 @@ class Exp2(Technique[CallSite]):
     """exp(x) = exp2(x * log2(e)), log(x) = log2(x) * ln(2): one call, or all of a kernel."""
 
     name = "exp2"
+    prior = 0.01
     citation = "ex2.approx; Dao 2023, FlashAttention-2, https://arxiv.org/abs/2307.08691"
 
     def sites(self, program: Program) -> list[CallSite]:

@@ -12,6 +12,7 @@ class LoopFlatten(Technique[LoopSite]):
     """Applies to loops with another loop directly or deeper inside, or that call a helper."""
 
     name = "loop_flatten"
+    prior = 0.005
     citation = "tl.range(flatten), https://triton-lang.org/main/python-api/generated/triton.language.range.html"
 
     def sites(self, program: Program) -> list[LoopSite]:

@@ -39,6 +39,7 @@ def set_loop_option(program: Program, site: LoopSite, name: str, value: str) -> 
 
 class LoopPipeline(Technique[LoopSite]):
     name = "loop_pipeline"
+    prior = 0.05
     citation = "tl.range(num_stages), https://triton-lang.org/main/python-api/generated/triton.language.range.html"
 
     def sites(self, program: Program) -> list[LoopSite]:

@@ -15,6 +15,7 @@ class LoopUnroll(Technique[LoopSite]):
     """By a factor, or wholly where every bound is known when the kernel is compiled."""
 
     name = "loop_unroll"
+    prior = 0.02
     citation = (
         "tl.range(loop_unroll_factor), tl.static_range, https://triton-lang.org/main/python-api/triton.language.html"
     )

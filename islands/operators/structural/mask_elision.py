@@ -32,6 +32,7 @@ class MaskElision(Technique[MaskSite]):
     """A compile-time flag, true where every extent is a multiple of its tile, chooses accesses without masks."""
 
     name = "mask_elision"
+    prior = 0.02
     citation = (
         "EVEN_K of Tillet's matmul; masks cost predicates and narrow vectors, https://github.com/triton-lang/kernels"
     )

@@ -8,5 +8,6 @@ from islands.operators.structural.setting import KnobTechnique
 
 class MaxRegisters(KnobTechnique):
     name = "max_registers"
+    prior = 0.01
     citation = "maxnreg, https://docs.nvidia.com/cuda/parallel-thread-execution/#performance-tuning-directives-maxnreg"
     kind = KnobKind.REGISTERS

@@ -13,6 +13,7 @@ class NumStages(KnobTechnique):
     their stages from `loop_pipeline`."""
 
     name = "num_stages"
+    prior = 0.02
     citation = "software pipelining, https://triton-lang.org/main/python-api/generated/triton.Config.html"
     kind = KnobKind.STAGES
 

@@ -8,5 +8,6 @@ from islands.operators.structural.setting import KnobTechnique
 
 class NumWarps(KnobTechnique):
     name = "num_warps"
+    prior = 0.05
     citation = "triton.Config(num_warps), https://triton-lang.org/main/python-api/generated/triton.Config.html"
     kind = KnobKind.WARPS

@@ -25,6 +25,7 @@ class OnePass(Technique[RowSite]):
     """The tile becomes the next power of two of the row; loops over it become `tl.static_range(0, 1)`."""
 
     name = "one_pass"
+    prior = 0.06
     citation = "fused softmax, https://triton-lang.org/main/getting-started/tutorials/02-fused-softmax.html"
 
     def sites(self, program: Program) -> list[RowSite]:

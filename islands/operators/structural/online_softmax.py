@@ -27,6 +27,7 @@ class OnlineSoftmax(Technique[TwoWalks]):
     """m' = max(m, max(x)); s' = s * exp(m - m') + sum(exp(x - m')). The first walk goes away."""
 
     name = "online_softmax"
+    prior = 0.05
     citation = "Milakov and Gimelshein 2018, https://arxiv.org/abs/1805.02867, algorithm 3"
     cost = 2.0
 

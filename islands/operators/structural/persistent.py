@@ -32,6 +32,7 @@ class Persistent(Technique[KernelSite]):
     """The number of programs becomes a constant of the module, a knob from then on."""
 
     name = "persistent"
+    prior = 0.02
     citation = "persistent threads: Gupta et al. 2012, https://doi.org/10.1109/InPar.2012.6339596"
     cost = 2.0
 

@@ -14,6 +14,7 @@ class Precision(Technique[Knob]):
     """By default only modes whose error is that of float32; `relaxed` adds plain TF32."""
 
     name = "precision"
+    prior = 0.01
     citation = "tl.dot(input_precision); Ootomo and Yokota 2022, https://doi.org/10.1177/10943420221090256"
 
     def __init__(self, relaxed: bool = False) -> None:

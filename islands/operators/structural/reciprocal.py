@@ -25,6 +25,7 @@ class Reciprocal(Technique[DivisionSite]):
     """tile / scalar = tile * (1 / scalar): one such division, or all of a kernel."""
 
     name = "reciprocal"
+    prior = 0.02
     citation = "Granlund and Montgomery 1994, https://doi.org/10.1145/178243.178249; one ulp may change"
 
     def sites(self, program: Program) -> list[DivisionSite]:

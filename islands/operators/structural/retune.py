@@ -18,6 +18,7 @@ class Retune(Technique[str]):
     """Draws two to four of a kernel's knobs; where a row tile is among them, warps are drawn to fit it."""
 
     name = "retune"
+    prior = 0.1
     citation = "joint search of tile and warps: van Werkhoven 2019, https://doi.org/10.1016/j.future.2018.08.004"
 
     def sites(self, program: Program) -> list[str]:

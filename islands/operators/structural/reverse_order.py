@@ -16,6 +16,7 @@ class ReverseOrder(Technique[AxisSite]):
     """Programs of one axis in reverse; a second time turns them back."""
 
     name = "reverse_order"
+    prior = 0.01
     citation = "reuse of L2 between kernels; Jangda et al. 2024, https://arxiv.org/abs/2305.13450"
 
     def sites(self, program: Program) -> list[AxisSite]:

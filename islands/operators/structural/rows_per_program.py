@@ -39,6 +39,7 @@ class RowsPerProgram(Technique[AxisSite]):
     """The number becomes a constant of the module, a knob from then on. A bound keeps the last program right."""
 
     name = "rows_per_program"
+    prior = 0.04
     citation = "thread coarsening: Magni et al. 2013, https://doi.org/10.1145/2503210.2503268"
     cost = 2.0
 

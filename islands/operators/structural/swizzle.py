@@ -17,6 +17,7 @@ class Swizzle(Technique[KernelSite]):
     """Renumbers the programs of axes 0 and 1 with `tl.swizzle2d`; where that stands already, draws another group."""
 
     name = "swizzle"
+    prior = 0.02
     citation = (
         "L2 cache optimisation, https://triton-lang.org/main/getting-started/tutorials/03-matrix-multiplication.html"
     )

@@ -75,6 +75,7 @@ class Technique(ABC, Generic[S]):
     name: str
     citation: str
     cost: float = 1.0
+    prior: float = 0.02
     n_parents: int = 1
 
     @abstractmethod

@@ -39,6 +39,7 @@ class TileRow(Technique[RowTileSite]):
     """One loop for every depth of reductions on reductions, stores in the last; partial results lane by lane."""
 
     name = "tile_row"
+    prior = 0.05
     citation = "loop fission and recomputation: Chen et al. 2018, TVM, https://arxiv.org/abs/1802.04799, section 4"
     cost = 2.0
 

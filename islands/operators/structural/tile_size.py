@@ -10,5 +10,6 @@ class TileSize(KnobTechnique):
     """Powers of two, near ones more often, also jumps by 4 and 16. Only tiles that a loop or the grid completes."""
 
     name = "tile_size"
+    prior = 0.08
     citation = "Tillet et al. 2019, Triton: tiled neural network computations, https://doi.org/10.1145/3315508.3329973"
     kind = KnobKind.TILE
