@@ -51,7 +51,7 @@ FORWARDS = (
     Forward("swiglu", "swiglu_forward(x0, x1)[-1]", f"{ROWS}, {ROWS}", 10),
     Forward("geglu", "geglu_forward(x0, x1)[-1]", f"{ROWS}, {ROWS}", 10),
     Forward("relu_squared", "relu_squared_forward(x0)", ROWS, 8),
-    Forward("sparsemax", "_sparsemax_forward(x0, -1)[0]", ROWS, 10),
+    Forward("sparsemax", "_sparsemax_forward(x0, -1)[0]", ROWS, 9),
     Forward("kl_div", "kldiv_forward_triton(x0, x1.exp(), False, 'batchmean', 1e-10)", f"{ROWS}, {ROWS}", 12),
     Forward(
         "tvd",
@@ -66,7 +66,7 @@ FORWARDS = (
         10,
     ),
     Forward("dyt", "liger_dyt_fwd(x0, x1, x2, x3)", f"{ROWS}, torch.randn(1), {VECTOR}, {VECTOR}", 10),
-    Forward("poly_norm", "poly_norm_forward(x0, x1, x2, 1e-6)[0]", f"{ROWS}, torch.randn(3), torch.randn(1)", 10),
+    Forward("poly_norm", "poly_norm_forward(x0, x1, x2, 1e-6)[0]", f"{ROWS}, torch.randn(3), torch.randn(1)", 9),
     Forward(
         "rope",
         "rope_forward(x0, x1, x2, x3)[0]",
