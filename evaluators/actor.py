@@ -70,6 +70,10 @@ class EvaluatorActor:
         """
         return self._opened().report()
 
+    def prepare(self, candidate: Candidate, report: EvaluatorReport) -> Prepared:  # noqa: ARG002
+        """See `Evaluator.prepare`: as a `PreparerActor` would, which a small machine saves."""
+        return self._opened().prepare(candidate)
+
     def evaluate(self, prepared: Prepared) -> Verdict:
         """See `Evaluator.evaluate`."""
         return self._opened().evaluate(prepared)

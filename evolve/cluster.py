@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-from collections.abc import Awaitable, Sequence
+import socket
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import ray
@@ -16,17 +17,48 @@ from db.errors import ClusterError, EvolveError
 
 T = TypeVar("T")
 
+REACH_S = 5.0  # how long a cluster may take to answer at all; Ray itself would try for minutes
 
-def connect(address: str = "", *, needs_gpu: bool = False) -> None:
-    """Start Ray on this machine, or join the cluster at `address`. Does nothing where Ray runs already.
+
+def check_reachable(address: str = "") -> None:
+    """Make sure that somebody listens at an address of a cluster, `host:port` or `ray://host:port`, if it is one.
+
+    Raises:
+        ClusterError: nobody does, within seconds.
+    """
+    address = address or os.environ.get("RAY_ADDRESS", "")
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdigit():
+        return  # "auto", "local" and the like: Ray knows at once
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=REACH_S).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, str(error)) from None
+
+
+def _unreachable(address: str, reason: str) -> ClusterError:
+    where = f"reach the Ray cluster at {address!r}" if address else "start Ray on this machine"
+    return ClusterError(f"cannot {where}: {reason}", "check `ray status`, or leave cluster.address empty")
+
+
+@contextlib.contextmanager
+def connected(address: str = "", *, needs_gpu: bool = False) -> Iterator[None]:
+    """Inside, Ray runs: one started on this machine, or the cluster at `address`, or the one that this process uses
+    already, which goes on afterwards.
 
     Raises:
         ClusterError: the cluster cannot be reached or started, or it has no GPU and one is needed.
     """
-    if not ray.is_initialized():
-        _initialise(address)
-    if needs_gpu and ray.cluster_resources().get("GPU", 0) < 1:
-        raise ClusterError("the Ray cluster has no GPU", "start a node with --num-gpus, or use --device cpu")
+    is_ours = not ray.is_initialized()
+    try:
+        if is_ours:
+            _initialise(address)
+        if needs_gpu and count_gpus() < 1:
+            raise ClusterError("the Ray cluster has no GPU", "start a node with --num-gpus, or use --device cpu")
+        yield
+    finally:
+        if is_ours:
+            ray.shutdown()
 
 
 def _initialise(address: str) -> None:
@@ -38,9 +70,8 @@ def _initialise(address: str) -> None:
         # "local" starts a cluster of our own: a run must not land on one that somebody else left running
         ray.init(address=address or os.environ.get("RAY_ADDRESS") or "local", **options)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-        where = f"reach the Ray cluster at {address!r}" if address else "start Ray on this machine"
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ClusterError(f"cannot {where}: {first}", "check `ray status`, or leave cluster.address empty") from None
+        raise _unreachable(address, first) from None
 
 
 def count_gpus() -> int:
@@ -71,11 +102,12 @@ async def answer(reference: Awaitable[T]) -> T:
 ActorDied = RayActorError
 
 
-async def close_actors(actors: Sequence[Any], timeout_s: float) -> None:
-    """Call `close` on actors, some of which may be dead, and wait for all of them or for the time."""
+async def end_actors(actors: Sequence[Any], timeout_s: float) -> None:
+    """Call `close` on actors, some of which may be dead; those that take longer than the time are killed."""
     closing = [asyncio.ensure_future(_closed(actor)) for actor in actors]
     if closing:
         await asyncio.wait(closing, timeout=timeout_s)
+    kill(actors)
 
 
 async def _closed(actor: Any) -> None:
@@ -83,12 +115,13 @@ async def _closed(actor: Any) -> None:
         await actor.close.remote()
 
 
+def kill(actors: Sequence[Any]) -> None:
+    """End actors that have nothing to put in order."""
+    for actor in actors:
+        ray.kill(actor)
+
+
 def on_this_node() -> dict[str, Any]:
     """Actor options that keep an actor on the machine of the driver: where its files are."""
     here = ray.get_runtime_context().get_node_id()
     return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=here, soft=False)}
-
-
-def disconnect() -> None:
-    """End the connection, and with it the actors of this run."""
-    ray.shutdown()

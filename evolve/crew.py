@@ -17,11 +17,13 @@ from evolve import cluster
 from evolve.cluster import answer
 from evolve.config import RunConfig
 from evolve.judging import ActorPool
+from evolve.preflight import READER_WAIT_S
 from islands.actor import IslandActor
 
 CORES_PER_PREPARER = 4  # each compiles as many candidates side by side
 PREPARED_AHEAD = 1.5  # candidates in flight for each that can have a device context: the GPU never waits
 CLOSE_S = 20.0
+ABORT_S = 5.0  # for evaluators of a run that failed: one may be busy with its baseline
 
 
 class Crew:
@@ -38,26 +40,29 @@ class Crew:
         self._evaluators: list[Any] = []
         self.archive: Any = None
 
-    async def open(self, *, wait_s: float = 0.0) -> EvaluatorReport:
-        """Start Ray and the actors; say what judges here and what the baseline takes.
+    async def open(self) -> EvaluatorReport:
+        """Start the actors, where Ray runs; say what judges here and what the baseline takes.
 
-        The archive is opened first: a run that cannot keep anything does not start.
+        All of them warm up at once: what takes longest, the evaluators, decides.
 
         Raises:
-            ClusterError, ArchiveError, ArchiveBusyError, DeviceError, ProblemError: as the parts say.
+            ArchiveError, ArchiveBusyError, DeviceError, ProblemError: as the parts say.
         """
-        cluster.connect(self._config.cluster.address, needs_gpu=self._device is DeviceKind.CUDA)
-        path = Path(self._config.archive).resolve()
-        self.archive = ArchiveActor.options(**cluster.on_this_node()).remote(str(path), wait_s=wait_s)  # type: ignore[attr-defined]
-        await answer(self.archive.open.remote())
-        self.islands = [self._start_island(index) for index in range(self._config.islands)]
+        self.archive = self._start_archive()
+        self._evaluators = [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
         self._preparers = [
             start_preparer(self._problem, self._judging, CORES_PER_PREPARER) for _ in range(self._n_preparers())
         ]
-        self._evaluators = [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
-        reports = await asyncio.gather(*(answer(actor.report.remote()) for actor in self._evaluators))
-        report: EvaluatorReport = reports[0]
-        return report
+        self.islands = [self._start_island(index) for index in range(self._config.islands)]
+        reporting = [answer(actor.report.remote()) for actor in self._evaluators]
+        _, report, *_ = await asyncio.gather(answer(self.archive.open.remote()), *reporting)
+        return _as_report(report)
+
+    def _start_archive(self) -> Any:
+        """The archive's file is on the machine of the driver."""
+        path = Path(self._config.archive).resolve()
+        options = cluster.on_this_node()
+        return ArchiveActor.options(**options).remote(str(path), wait_s=READER_WAIT_S)  # type: ignore[attr-defined]
 
     def _start_island(self, index: int) -> Any:
         """Islands think little and wait much: no core is kept for them."""
@@ -74,7 +79,8 @@ class Crew:
 
     @property
     def preparers(self) -> ActorPool:
-        return ActorPool(self._preparers)
+        """Where there are none, an evaluator prepares too."""
+        return ActorPool(self._preparers or self._evaluators)
 
     @property
     def evaluators(self) -> ActorPool:
@@ -95,8 +101,10 @@ class Crew:
         return cluster.count_gpus() if self._device is DeviceKind.CUDA else 1
 
     def _n_preparers(self) -> int:
-        by_cores = max(1, cluster.count_cpus() // (2 * CORES_PER_PREPARER))
-        return self._config.cluster.n_preparers or by_cores
+        """One more process that imports torch and Triton costs seconds of two cores; on a GPU it is always worth it."""
+        by_cores = cluster.count_cpus() // (2 * CORES_PER_PREPARER)
+        least = 1 if self._device is DeviceKind.CUDA else 0
+        return self._config.cluster.n_preparers or max(least, by_cores)
 
     async def __aenter__(self) -> Self:
         return self
@@ -104,16 +112,22 @@ class Crew:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await self.close()
+        await self.close(CLOSE_S if error is None else ABORT_S)
 
-    async def close(self) -> None:
-        """Let evaluators and the archive finish, then end the connection and with it what is left."""
-        await cluster.close_actors([*self._preparers, *self._evaluators], timeout_s=CLOSE_S)
+    async def close(self, timeout_s: float = CLOSE_S) -> None:
+        """Let evaluators and the archive finish, then end what is left."""
+        await cluster.end_actors([*self._preparers, *self._evaluators], timeout_s)
         if self.archive is not None:
-            await cluster.close_actors([self.archive], timeout_s=CLOSE_S)
-        cluster.disconnect()
+            await cluster.end_actors([self.archive], timeout_s=CLOSE_S)
+        cluster.kill(self.islands)
 
 
 def settings_for(config: RunConfig) -> EvaluatorSettings:
     """What the evaluators of a run are told."""
     return config.judging.model_copy(update={"target": config.target, "precision": config.precision})
+
+
+def _as_report(value: object) -> EvaluatorReport:
+    if not isinstance(value, EvaluatorReport):
+        raise TypeError(f"expected an EvaluatorReport, got {type(value).__name__}")
+    return value

@@ -24,6 +24,8 @@ def write_results(result: RunResult, archive: Path, folder: Path) -> RunResult:
         report_path = _write_report(archive, result.run.run_id, folder)
         result = result.model_copy(update={"best_path": best_path, "report_path": str(report_path)})
         (folder / "summary.json").write_text(json.dumps(_summary(result), indent=2) + "\n")
+    except ArchiveError:  # which is an OSError too
+        raise
     except OSError as error:
         raise ArchiveError(
             f"cannot write results to {folder}: {error.strerror}",

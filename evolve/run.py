@@ -18,13 +18,14 @@ from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunSta
 from evaluators.problems import load_problem
 from evaluators.report import EvaluatorReport
 from evolve.budget import Budget
-from evolve.cluster import answer
+from evolve.cluster import answer, connected
 from evolve.config import RunConfig, make_config
 from evolve.crew import Crew
 from evolve.device import resolve_device
 from evolve.events import Event, OnEvent, RunEnded, RunResult, RunStarted
 from evolve.judging import JudgePool
 from evolve.output import write_results
+from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
 from evolve.search import Search
 from evolve.seeding import collect_seeds
@@ -46,8 +47,7 @@ def run_search(config: RunConfig, *, on_event: OnEvent = ignore) -> RunResult:
         EvolveError: something that the user can mend; nothing that was judged is lost.
     """
     problem = load_problem(config.problem, sizes=config.shapes)
-    start = _Start(config, problem, resolve_device(config.device, cluster_address=config.cluster.address))
-    return asyncio.run(_search(start, on_event))
+    return _go(_Start(config, problem, resolve_device(config.device, cluster_address=config.cluster.address)), on_event)
 
 
 def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore) -> RunResult:
@@ -64,7 +64,7 @@ def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore)
         if run is None:
             raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
         start = _Start(make_config({**run.config, "archive": archive}), reader.problem(run.problem_id), run.device, run)
-    return asyncio.run(_search(start, on_event))
+    return _go(start, on_event)
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,18 @@ class _Start:
     run: Run | None = None
 
 
-async def _search(start: _Start, on_event: OnEvent) -> RunResult:
+def _go(start: _Start, on_event: OnEvent) -> RunResult:
+    """What can be found out without Ray comes first."""
     seeds = collect_seeds(start.config, start.problem)
+    check_start(start.config, start.device, wait_s=RESUME_WAIT_S if start.run else 0.0)
+    with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
+        return asyncio.run(_search(start, seeds, on_event))
+
+
+async def _search(start: _Start, seeds: list[Seed], on_event: OnEvent) -> RunResult:
     run_id = start.run.run_id if start.run else _new_run_id()
     async with Crew(start.config, start.problem, start.device, run_id) as crew:
-        report = await crew.open(wait_s=RESUME_WAIT_S if start.run else 0.0)
+        report = await crew.open()
         run = _continued(start.run) if start.run else _new_run(start, run_id, report)
         await answer(crew.archive.add_problem.remote(start.problem))
         await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
