@@ -93,6 +93,8 @@ def _settle(workspace: str, limits: Limits, output_fd: int, kept_fds: Sequence[i
     sys.dont_write_bytecode = True
     tempfile.tempdir = None
     random.seed()
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")  # when memory is short, this and not the judge
     limits.apply()
     namespaces.drop_privileges()
 

@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import shutil
+import signal
 import socket
 import sys
 import traceback
@@ -43,6 +44,8 @@ class Settings:
 
 
 def main() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # both are inherited from the judge, whatever it made of them
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
     control = socket.socket(fileno=int(sys.argv[1]))
     request = json.loads(control.recv(MAX_HEADER_BYTES))
     warmup.set_single_threaded()

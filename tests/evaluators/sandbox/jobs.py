@@ -184,6 +184,14 @@ def eat_memory(channel: Any, payload: dict[str, Any]) -> None:
         time.sleep(0.005)
 
 
+def exceed_rlimits(channel: Any, payload: dict[str, Any]) -> None:
+    try:
+        Path("big").write_bytes(b"x" * 2**21)
+    except OSError as error:
+        channel.send({"file": error.strerror})
+    bytearray(2**36)
+
+
 def write_outside(channel: Any, payload: dict[str, Any]) -> None:
     failures = []
     for path in payload["paths"]:

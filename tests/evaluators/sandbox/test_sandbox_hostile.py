@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluators.sandbox import ChildEnded, Exit, Zygote
+from evaluators.sandbox import ChildEnded, Exit, Limits, Zygote
 from tests.evaluators.sandbox.aftermath import JOBS, living_in
 
 
@@ -67,6 +67,18 @@ def test_a_line_of_hopping_processes_is_killed(zygote: Zygote) -> None:
 def test_memory_is_bounded(zygote: Zygote) -> None:
     exit = run(zygote, "eat_memory", n_blocks=64)
     assert (exit.kind, exit.detail) == ("killed", "used more than 0.5 GiB of memory")
+
+
+def test_address_space_and_files_are_bounded() -> None:
+    limits = Limits(address_space_bytes=2**35, file_bytes=2**20)
+    with (
+        Zygote(interpret=True, limits=limits) as zygote,
+        zygote.spawn(JOBS + "exceed_rlimits", {}, deadline_s=20) as child,
+    ):
+        assert child.receive(20) == {"file": "File too large"}
+        exit = child.wait()
+    assert exit.kind == "error"
+    assert exit.detail.startswith("MemoryError")
 
 
 def test_a_fork_bomb_is_bounded(zygote: Zygote) -> None:
