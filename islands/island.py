@@ -86,6 +86,7 @@ class Island:
         Empty while nothing correct is known, while the strategy waits for verdicts, or when nothing new applies.
         """
         n_free = self._settings.in_flight - len(self._in_flight)
+        self._strategy.begin_batch()
         asked: list[Candidate] = []
         while len(asked) < min(n, n_free) and (candidate := self._ask_one()):
             asked.append(candidate)

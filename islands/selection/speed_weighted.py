@@ -22,6 +22,6 @@ class SpeedWeightedSelector(Selector):
         self._sharpness = sharpness
 
     def select(self, elites: Sequence[Occupant], rng: random.Random) -> Occupant:
-        fastest = sorted(elites, key=lambda elite: elite.rank)[: self._n_fastest]
+        fastest = elites[: self._n_fastest]
         best_us = fastest[0].latency_us
         return rng.choices(fastest, weights=[(best_us / elite.latency_us) ** self._sharpness for elite in fastest])[0]

@@ -11,12 +11,10 @@ from islands.bandit import Bandit, UniformBandit, gain_of
 from islands.grid import AddStatus, Occupant
 from islands.operators.base import Operator, Proposal
 from islands.settings import IslandSettings
+from islands.strategies.openings import STRIKES, Openings, program_ids
 
 SEED = "seed"
 """The arm of programs that a search started from."""
-
-STRIKES = 3
-"""An operator whose draws came to nothing this often in a row is not asked again for these parents."""
 
 
 class Draw(NamedTuple):
@@ -31,7 +29,7 @@ class Draw(NamedTuple):
 
     @property
     def parent_ids(self) -> tuple[str, ...]:
-        return tuple(parent.program_id for parent in self.parents)
+        return program_ids(self.parents)
 
 
 class Stock(NamedTuple):
@@ -62,9 +60,9 @@ class Trial(NamedTuple):
 class Strategy(ABC):
     """Decides what to try. Told of everything that it decided, in any order; the same events and `rng`, the same draws.
 
-    An island calls `start` once, then `draw`; for every draw either `wasted` (no new program came of it, or none that
-    the strategy `accepts`) or `asked`, and for what was asked, later, `told`. On resume the island repeats `asked` and
-    `told` for what the archive holds.
+    An island calls `start` once, then for every ask `begin_batch` and as many `draw` as it needs. For a draw it calls
+    either `wasted` (no new program came of it, or none that the strategy `accepts`) or `asked`, and for what was asked,
+    later, `told`. On resume the island repeats `asked` and `told` for what the archive holds.
     """
 
     name: ClassVar[str]
@@ -79,7 +77,10 @@ class Strategy(ABC):
             raise ValueError(f"operators need different names, got {sorted(operator.name for operator in operators)}")
         self._operators = {operator.name: operator for operator in operators}
         self._bandit = self._make_bandit(settings)
-        self._strikes: dict[tuple[str, tuple[str, ...]], int] = {}
+        self._openings = Openings(operators)
+
+    def begin_batch(self) -> None:  # noqa: B027 - most strategies do not care
+        """The draws from here on are asked together: none of them can learn from another."""
 
     @abstractmethod
     def draw(self, stock: Stock, rng: random.Random) -> Draw | None:
@@ -91,12 +92,11 @@ class Strategy(ABC):
 
     def wasted(self, draw: Draw, *, applies: bool) -> None:
         """A draw came to nothing: the operator does not apply to these parents, or its program is known or declined."""
-        key = (draw.arm, draw.parent_ids)
-        self._strikes[key] = STRIKES if not applies else self._strikes.get(key, 0) + 1
+        self._openings.strike(draw.arm, draw.parent_ids, 1 if applies else STRIKES)
 
     def asked(self, candidate_id: str, arm: str, parents: tuple[str, ...]) -> None:  # noqa: ARG002 - for subclasses
         """A draw became a candidate."""
-        self._strikes.pop((arm, parents), None)
+        self._openings.reopen(arm, parents)
         if arm in self._operators:
             self._bandit.asked(arm)
 
@@ -112,38 +112,10 @@ class Strategy(ABC):
     def _make_bandit(self, settings: IslandSettings) -> Bandit:  # noqa: ARG002
         return UniformBandit()
 
-    def _open_draws(self, parent: Occupant, mates: Sequence[Occupant]) -> dict[str, list[tuple[Occupant, ...]]]:
-        """By arm, the groups of parents led by `parent` for which the operator may still have something new."""
-        found: dict[str, list[tuple[Occupant, ...]]] = {}
-        for arm, operator in self._operators.items():
-            groups = _groups(parent, mates, operator.n_parents)
-            live = [group for group in groups if self._is_open(arm, group)]
-            if live:
-                found[arm] = live
-        return found
-
-    def _has_open_draws(self, parent: Occupant, mates: Sequence[Occupant]) -> bool:
-        """Whether `_open_draws` would find any; stops at the first."""
-        return any(
-            self._is_open(arm, group)
-            for arm, operator in self._operators.items()
-            for group in _groups(parent, mates, operator.n_parents)
-        )
-
     def _draw_from(self, parent: Occupant, mates: Sequence[Occupant], rng: random.Random) -> Draw | None:
         """Lets the bandit choose an operator for a parent, and chance its mates. None when nothing is open."""
-        choices = self._open_draws(parent, mates)
+        choices = self._openings.of(parent, mates)
         if not choices:
             return None
         arm = self._bandit.choose(list(choices), rng)
         return Draw(self._operators[arm], rng.choice(choices[arm]))
-
-    def _is_open(self, arm: str, group: tuple[Occupant, ...]) -> bool:
-        return self._strikes.get((arm, tuple(member.program_id for member in group)), 0) < STRIKES
-
-
-def _groups(parent: Occupant, mates: Sequence[Occupant], n_parents: int) -> list[tuple[Occupant, ...]]:
-    """Groups of `n_parents` different programs that `parent` leads: one for each run of consecutive mates."""
-    others = [mate for mate in mates if mate.program_id != parent.program_id]
-    n_mates = n_parents - 1
-    return [(parent, *others[k : k + n_mates]) for k in range(len(others) - n_mates + 1)] if n_mates else [(parent,)]

@@ -15,7 +15,7 @@ from islands.settings import IslandSettings
 from islands.strategies.base import Draw, Stock, Strategy, Trial
 
 LITTER = 4
-"""Draws in a row from one parent: taking a program apart costs more than every edit of it."""
+"""Draws of a batch from one parent: taking a program apart costs more than every edit of it."""
 
 
 class MapElites(Strategy):
@@ -46,6 +46,9 @@ class MapElites(Strategy):
         self._best_us = math.inf
         self._n_idle = 0  # verdicts since the best program got faster
 
+    def begin_batch(self) -> None:
+        self._litter = 0
+
     def draw(self, stock: Stock, rng: random.Random) -> Draw | None:
         open_elites = self._open_elites(stock) or self._reopen(stock)
         if not open_elites:
@@ -74,7 +77,6 @@ class MapElites(Strategy):
             self._best_us = child_us
             self._n_idle = 0
             self._is_picky = True
-            self._litter = 0
 
     def _make_bandit(self, settings: IslandSettings) -> Bandit:
         costs = {name: operator.cost for name, operator in self._operators.items()}

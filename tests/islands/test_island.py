@@ -104,10 +104,16 @@ def test_strangers_and_repeats_are_rejected_and_change_nothing() -> None:
 
 
 def test_failed_programs_never_breed() -> None:
-    judged = search(make_island(), LAND, 120)
-    wrong = {e.verdict.program_id for e in judged if not e.verdict.is_correct}
-    parents = {parent for e in judged for parent in e.candidate.lineage.parents}
-    assert wrong
+    island = make_island()
+    waiting, wrong, parents = island.seed([SEED]), set(), set()
+    for _ in range(120):
+        candidate = waiting.pop(0)
+        parents.update(candidate.lineage.parents)
+        refused = "CACHE = 1" in candidate.source
+        wrong |= {candidate.program_id} if refused else set()
+        island.tell([failed(candidate) if refused else LAND.judge(candidate)])
+        waiting += island.ask(4 - len(waiting))
+    assert len(wrong) > 1
     assert not wrong & parents
 
 

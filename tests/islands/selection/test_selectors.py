@@ -67,9 +67,6 @@ class TestSpeedWeighted(SelectorContract):
         drawn = self.drawn(self.make(), n=2000)
         assert drawn[100.0] > 1.5 * drawn[110.0] > drawn[200.0]
 
-    def test_the_order_of_the_elites_does_not_matter(self) -> None:
-        assert set(self.drawn(self.make(), among=ELITES[::-1])) <= {100.0, 110.0, 200.0}
-
 
 class TestCuriosity(SelectorContract):
     def make(self) -> Selector:
