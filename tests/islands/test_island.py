@@ -251,6 +251,15 @@ def test_a_migrant_does_not_multiply() -> None:
     assert migrants[0].candidate.program_id not in {c.program_id for c in other.ask(8)}
 
 
+def test_a_program_that_lost_its_cell_does_not_come_back_with_migrants() -> None:
+    island = seeded(make_island())
+    (asked,) = island.ask(1)
+    island.tell([failed(asked)])
+    elsewhere = occupant(50.0, source=asked.source)  # another machine's judge was kinder
+    assert elsewhere.program_id == asked.program_id
+    assert island.immigrate([elsewhere.as_evaluation()]) == 0
+
+
 def test_migrants_that_cannot_be_compared_are_passed_over() -> None:
     island = seeded(make_island())
     made = candidate("X = 1\n")

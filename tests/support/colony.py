@@ -27,7 +27,7 @@ def make_island(
     rng_seed: int = 0,
     operators: Sequence[Operator] | None = None,
     precision: PrecisionClass = PrecisionClass.REFERENCE,
-    **settings: int | float,
+    **settings: object,
 ) -> Island:
     return Island(
         island_id=island_id,

@@ -58,14 +58,14 @@ class TestEliteUniform(SelectorContract):
 
 class TestSpeedWeighted(SelectorContract):
     def make(self) -> Selector:
-        return SpeedWeightedSelector(n_fastest=3)
+        return SpeedWeightedSelector(n_fastest=2)
 
     def test_only_the_fastest_are_drawn(self) -> None:
-        assert set(self.drawn(self.make(), n=2000)) == {100.0, 110.0, 200.0}
+        assert set(self.drawn(self.make(), n=2000)) == {100.0, 110.0}
 
     def test_faster_is_likelier(self) -> None:
         drawn = self.drawn(self.make(), n=2000)
-        assert drawn[100.0] > 1.5 * drawn[110.0] > drawn[200.0]
+        assert drawn[100.0] > 1.5 * drawn[110.0]
 
 
 class TestCuriosity(SelectorContract):

@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 from support import landscape
-from support.colony import SEED, best_us, make_island, search
+from support.colony import SEED, best_us, make_island, occupant, search
 from support.landscape import Landscape, Turn, correct, failed
 
 from db.errors import ConfigError
@@ -108,14 +108,49 @@ class TestMapElites(StrategyContract):
                 island.tell([correct(asked, best if pays else best * 1.5)])
         assert tried["turn_rows"] > 2.5 * tried.total() / 6
 
-    def test_half_of_the_parents_are_the_fastest(self) -> None:
-        judged = self.judged(120)
-        best, best_id, n_exploiting = float("inf"), "", 0
-        for e in judged:
-            n_exploiting += best_id in e.candidate.lineage.parents
-            if e.verdict.latency and e.verdict.latency.device_us < best:
-                best, best_id = e.verdict.latency.device_us, e.candidate.program_id
-        assert 0.25 < n_exploiting / len(judged) < 0.9
+    def test_it_stays_with_the_fastest_while_they_improve_and_widens_after(self) -> None:
+        island = make_island(strategy="map-elites", in_flight=1, n_exploited=1, widening=20)
+        waiting, latency_us, leading = island.seed([SEED]), 1000.0, []
+        for k in range(60):
+            (candidate,) = waiting
+            leading.append(set(candidate.lineage.parents) & {e.candidate.program_id for e in island.elites(1)} != set())
+            latency_us = latency_us * 0.9 if k < 20 else 900.0
+            island.tell([correct(candidate, latency_us)])
+            waiting = island.ask(1)
+        assert sum(leading[1:21]) > 17
+        assert 5 < sum(leading[40:]) < 17
+
+    def test_curiosity_follows_offspring_that_entered(self) -> None:
+        """Children of one elite enter the grid, those of the others never do."""
+        only_curiosity = {"speed_weighted": 0.0, "curiosity": 1.0, "elite_uniform": 0.0}
+        island = make_island(strategy="map-elites", in_flight=1, selection=only_curiosity, widening=1)
+        fertile = occupant(100.0, source=landscape.SEED_SOURCE)
+        others = [
+            occupant(150.0 * 1.2**k, source=landscape.SEED_SOURCE.replace("ROWS = 1", f"ROWS = {2**k}"))
+            for k in range(1, 5)
+        ]
+        island.immigrate([o.as_evaluation() for o in (fertile, *others)])
+        tried = Counter[bool]()
+        for k in range(40):
+            (candidate,) = island.ask(1)
+            is_fertile = fertile.program_id in candidate.lineage.parents
+            tried[is_fertile] += 1
+            island.tell([correct(candidate, 1e4 * 1.1**k) if is_fertile else failed(candidate)])
+        assert tried[True] > 15
+
+    def test_a_batch_shares_parents_and_single_asks_do_not_have_to(self) -> None:
+        def n_leaders(batch: int) -> int:
+            island = make_island(strategy="map-elites", in_flight=8, widening=1)
+            island.immigrate([o.as_evaluation() for o in many])
+            asked = [c for _ in range(8 // batch) for c in island.ask(batch)]
+            return len({c.lineage.parents[0] for c in asked})
+
+        many = [
+            occupant(100.0 * 1.1**k, source=landscape.SEED_SOURCE.replace("BLOCK = 1024", f"BLOCK = {k}"))
+            for k in range(20)
+        ]
+        assert n_leaders(8) <= 3
+        assert n_leaders(1) >= 3
 
 
 class TestBestOfN(StrategyContract):
