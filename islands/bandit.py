@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 PRIOR = 0.03
+"""Octaves that a call of an arm nobody knows anything about is taken to earn: 2% of latency."""
 
 MAX_GAIN_OCTAVES = 2.0
 """One lucky rewrite that is 40 times faster must not silence every other technique."""
