@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import libcst as cst
 
@@ -150,13 +150,20 @@ def _strides_by(program: Program, kernel: Scope, loop: Loop, name: str) -> bool:
     if loop.step is not None and name in names_in(loop.step):
         return True
     bounds = [b.value for n in names_in(loop.stop) for b in bindings(program, kernel).get(n, []) if b.value is not None]
-    for node in (n for bound in (loop.stop, *bounds) for n in descendants(bound)):
-        if isinstance(node, cst.Call) and len(node.args) == 2 and name in names_in(node.args[1]):
-            return True
-        is_quotient = isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.FloorDivide)
-        if is_quotient and name in names_in(cast(cst.BinaryOperation, node).right):
-            return True
-    return False
+    divisors = [d for bound in (loop.stop, *bounds) for d in _divisors(bound)]
+    return any(name in names_in(d) for d in divisors)
+
+
+def _divisors(bound: cst.CSTNode) -> list[cst.CSTNode]:
+    """What a number of tiles was divided by: B of `tl.cdiv(n, B)` and of `(n + B - 1) // B`, with terms around it."""
+    if isinstance(bound, cst.Call) and len(bound.args) == 2:
+        return [bound.args[1].value]
+    if not isinstance(bound, cst.BinaryOperation):
+        return []
+    if isinstance(bound.operator, cst.FloorDivide):
+        return [bound.right]
+    is_sum = isinstance(bound.operator, cst.Add | cst.Subtract)
+    return [*_divisors(bound.left), *_divisors(bound.right)] if is_sum else []
 
 
 def _times_program(program: Program, kernel: Scope, name: str) -> bool:

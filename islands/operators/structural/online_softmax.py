@@ -6,28 +6,30 @@ from typing import NamedTuple, cast
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Program, Scope, names_in
+from islands.operators.structural.analysis import Program, Scope, descendants
 from islands.operators.structural.grids import fresh_name
 from islands.operators.structural.places import last_character
-from islands.operators.structural.recurrences import Accumulation, accumulations, is_power, statements_of
+from islands.operators.structural.recurrences import Accumulation, accumulations, assignment_of, is_power, statements_of
 from islands.operators.structural.row_loops import RowLoop, row_loops
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit, indent_of, line_end
 
 
 class TwoWalks(NamedTuple):
-    """A loop that finds a maximum, a later one over the same row that sums exponentials of what is below it."""
+    """A loop that finds a maximum, and a later one over the same row that sums exponentials of what is below it."""
 
     kernel: str
     maximum: Accumulation
     total: Accumulation
+    chain: tuple[cst.BaseSmallStatement, ...]  # of the second loop: from the difference to the exponential
+    power: cst.Call
 
 
 class OnlineSoftmax(Technique[TwoWalks]):
     """m' = max(m, max(x)); s' = s * exp(m - m') + sum(exp(x - m')). The first walk goes away."""
 
     name = "online_softmax"
-    prior = 0.05
+    prior = 0.1
     citation = "Milakov and Gimelshein 2018, https://arxiv.org/abs/1805.02867, algorithm 3"
     cost = 2.0
 
@@ -36,47 +38,74 @@ class OnlineSoftmax(Technique[TwoWalks]):
 
     def rewrite(self, context: Context, site: TwoWalks) -> Rewrite | None:
         program = context.program
-        device, top, total = program.alias("triton.language"), site.maximum.name, site.total.name
+        top, total = site.maximum.name, site.total.name
         new = fresh_name(program, f"new_{top}")
-        start = program.span(site.total.statement).start
-        indent = indent_of(program.source, start)
-        power = cast(cst.Call, site.total.reduction.args[0].value)
-        lines = [
-            f"{new} = {device}.maximum({top}, {program.text(site.maximum.reduction)})",
-            f"{total} *= {program.text(power.func)}({top} - {new})",
-            f"{top} = {new}",
+        device, power = program.alias("triton.language"), program.text(site.power.func)
+        first = program.span(min(site.chain, key=lambda s: program.span(s).start)).start
+        indent = indent_of(program.source, first)
+        whole = f"{new} = {device}.maximum({top}, {program.text(site.maximum.reduction)})"
+        rescaled = f"{total} = {total} * {power}({top} - {new}) + "
+        start, end = program.span(site.total.statement)
+        edits = [
+            _without_loop(program, site.maximum.loop),
+            Edit(first, first, f"{whole}\n{indent}"),
+            Edit(start, program.span(site.total.reduction).start, rescaled),
+            *(Edit(*program.span(n), new) for s in site.chain for n in _reads(s, top)),
+            Edit(end, end, f"\n{indent}{top} = {new}"),
         ]
-        inserted = Edit(start, start, "".join(f"{line}\n{indent}" for line in lines))
-        edits = (_without_loop(program, site.maximum.loop), inserted)
-        return Rewrite(edits, f"{top} and {total} of {site.kernel} in one walk")
+        return Rewrite(tuple(edits), f"{top} and {total} of {site.kernel} in one walk")
 
 
 def _sites(program: Program, kernel: Scope) -> list[TwoWalks]:
     found = [a for loop in row_loops(program, kernel) for a in accumulations(program, kernel, loop)]
     pairs = [(m, t) for m in found for t in found if (m.kind, t.kind) == ("max", "sum")]
-    return [TwoWalks(kernel.name, m, t) for m, t in pairs if _can_merge(program, m, t)]
+    return [site for m, t in pairs if (site := _merged(program, kernel, m, t)) is not None]
 
 
-def _can_merge(program: Program, maximum: Accumulation, total: Accumulation) -> bool:
-    """Whether the first loop does nothing but find the maximum, from values that the second loop has as well."""
+def _merged(program: Program, kernel: Scope, maximum: Accumulation, total: Accumulation) -> TwoWalks | None:
+    """The site where the first loop does nothing but find the maximum, from values that the second loop has as well,
+    and the second nothing but sum the exponentials."""
     one, other = maximum.loop, total.loop
     in_order = program.span(one.loop.node).end < program.span(other.loop.node).start
     if not in_order or (one.extent, one.tile, one.loop.target) != (other.extent, other.tile, other.loop.target):
-        return False
-    rest = [program.text(s) for s in statements_of(one) if s is not maximum.statement]
-    there = [program.text(s) for s in statements_of(other)]
-    if len(rest) + 1 != len(one.block.body) or not set(rest) <= set(there):
-        return False
-    power = total.reduction.args[0].value
-    readers = [s for s in statements_of(other) if maximum.name in names_in(s)]
-    return is_power(program, power) and readers == [total.statement] and _is_below(program, power, maximum.name)
+        return None
+    chain, power = _chain(program, total, maximum.name)
+    if power is None or not program.text(total.statement).endswith(program.text(total.reduction)):
+        return None
+    rest = [s for s in statements_of(one) if s is not maximum.statement]
+    there = [s for s in statements_of(other) if s not in chain]
+    same = [program.text(s) for s in rest] == [program.text(s) for s in there]
+    only_simple = len(rest) + 1 == len(one.block.body) and len(there) + len(chain) == len(other.block.body)
+    return TwoWalks(kernel.name, maximum, total, tuple(chain), power) if same and only_simple else None
 
 
-def _is_below(program: Program, power: cst.CSTNode, name: str) -> bool:
-    """Whether an exponent is something minus the maximum."""
-    exponent = cast(cst.Call, power).args[0].value
+def _chain(program: Program, total: Accumulation, top: str) -> tuple[list[cst.BaseSmallStatement], cst.Call | None]:
+    """The statements from `x - top` over its exponential to the sum, and the exponential; no exponential where the sum
+    is of something else."""
+    chain: list[cst.BaseSmallStatement] = [total.statement]
+    node, found = _resolved(total, total.reduction.args[0].value)
+    chain += found
+    if not isinstance(node, cst.Call) or not is_power(program, node):
+        return chain, None
+    exponent, found = _resolved(total, node.args[0].value)
+    chain += found
     is_difference = isinstance(exponent, cst.BinaryOperation) and isinstance(exponent.operator, cst.Subtract)
-    return is_difference and program.text(cast(cst.BinaryOperation, exponent).right) == name
+    below = is_difference and program.text(cast(cst.BinaryOperation, exponent).right) == top
+    return chain, node if below else None
+
+
+def _resolved(total: Accumulation, node: cst.BaseExpression) -> tuple[cst.BaseExpression, list[cst.BaseSmallStatement]]:
+    """What a name of the loop stands for, and the statement that says so."""
+    if isinstance(node, cst.Name):
+        for statement in statements_of(total.loop):
+            value = assignment_of(statement)
+            if value is not None and value[0] == node.value:
+                return value[1], [statement]
+    return node, []
+
+
+def _reads(statement: cst.CSTNode, name: str) -> list[cst.Name]:
+    return [n for n in descendants(statement) if isinstance(n, cst.Name) and n.value == name]
 
 
 def _without_loop(program: Program, loop: RowLoop) -> Edit:

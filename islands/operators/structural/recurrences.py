@@ -76,7 +76,7 @@ def _accumulation(program: Program, statement: cst.BaseSmallStatement) -> tuple[
         call = _reduction(program, statement.value, "sum")
         is_sum = isinstance(statement.operator, cst.AddAssign) and isinstance(statement.target, cst.Name)
         return (program.text(statement.target), "sum", call) if call is not None and is_sum else None
-    assigned = _assigned(statement)
+    assigned = assignment_of(statement)
     for kind, one, other in _operands(program, assigned[1]) if assigned is not None else ():
         call = _reduction(program, other, kind)
         if call is not None and assigned is not None and program.text(one) == assigned[0]:
@@ -106,7 +106,7 @@ def _operands(program: Program, node: cst.CSTNode) -> list[tuple[str, cst.CSTNod
     return [(kinds[0], one, other), (kinds[0], other, one)]
 
 
-def _assigned(statement: cst.CSTNode) -> tuple[str, cst.BaseExpression] | None:
+def assignment_of(statement: cst.CSTNode) -> tuple[str, cst.BaseExpression] | None:
     """Name and value of an assignment to one name."""
     if isinstance(statement, cst.Assign) and len(statement.targets) == 1:
         target = statement.targets[0].target
@@ -136,7 +136,7 @@ def _recurrence(
 
 def _new_maximum(program: Program, statement: cst.CSTNode) -> tuple[str, str, cst.Call] | None:
     """Names and reduction of `new = tl.maximum(old, tl.max(x))`."""
-    assigned = _assigned(statement)
+    assigned = assignment_of(statement)
     for kind, one, other in _operands(program, assigned[1]) if assigned is not None else ():
         call = _reduction(program, other, "max") if kind == "max" else None
         if call is not None and assigned is not None and isinstance(one, cst.Name):
@@ -146,7 +146,7 @@ def _new_maximum(program: Program, statement: cst.CSTNode) -> tuple[str, str, cs
 
 def _rescaled_sum(program: Program, statement: cst.CSTNode) -> tuple[str, cst.Call, cst.Call] | None:
     """Name, factor and reduction of `s = s * tl.exp(old - new) + tl.sum(...)`."""
-    assigned = _assigned(statement)
+    assigned = assignment_of(statement)
     for kind, one, other in _operands(program, assigned[1]) if assigned is not None else ():
         call = _reduction(program, other, kind) if kind == "sum" else None
         if call is None or assigned is None or not isinstance(one, cst.BinaryOperation):

@@ -16,7 +16,7 @@ from islands.operators.structural.grids import fresh_name
 from islands.operators.structural.kernels import is_row_kernel, tile_uses
 from islands.operators.structural.mask_elision import mask_conditions
 from islands.operators.structural.places import value_at
-from islands.operators.structural.recurrences import JOINS
+from islands.operators.structural.recurrences import JOINS, assignment_of
 from islands.operators.structural.shapes import is_scalar, tile_names
 from islands.operators.structural.straight_line import Reduction, StraightLine, straight_line
 from islands.operators.structural.technique import Context, Rewrite, Technique
@@ -36,7 +36,8 @@ class RowTileSite(NamedTuple):
 
 
 class TileRow(Technique[RowTileSite]):
-    """One loop for every depth of reductions on reductions, stores in the last; partial results lane by lane."""
+    """One loop for every depth of reductions on reductions, stores in the last. Partial results lane by lane, or as
+    scalars, which `online_softmax` can then merge."""
 
     name = "tile_row"
     prior = 0.05
@@ -54,7 +55,7 @@ class TileRow(Technique[RowTileSite]):
         if not fitting:
             return None
         tile = rng.choice(fitting)
-        edits = [_body(program, site)]
+        edits = [_body(program, site, by_lane=rng.random() < 0.5)]
         for launch in program.launches_of(program.kernels[site.kernel]):
             edits += value_at(program, launch.arguments[site.tile].value).place.set(str(tile))
         return Rewrite(tuple(edits), f"{site.extent} of {site.kernel} in tiles of {tile}, walks: {site.graph.n_walks}")
@@ -90,18 +91,28 @@ def _extents(program: Program, kernel: Scope, tile: str) -> set[str | None]:
 
 
 class _Names(NamedTuple):
+    by_lane: bool  # partial results are tiles, else scalars
     lane_start: str
     partial: tuple[str, ...]  # by reduction: what a loop accumulates
     total: tuple[str, ...]  # by reduction: its value after the loop
 
 
-def _body(program: Program, site: RowTileSite) -> Edit:
+def _total_name(program: Program, graph: StraightLine, index: int) -> str:
+    """The program's own name for a reduction, where a statement does nothing but give it one."""
+    reduction = graph.reductions[index]
+    own = assignment_of(graph.steps[reduction.owner].node.body[0])
+    is_named = own is not None and own[1] is reduction.call
+    return own[0] if own is not None and is_named else fresh_name(program, f"whole_{reduction.kind}_{index}")
+
+
+def _body(program: Program, site: RowTileSite, by_lane: bool) -> Edit:
     graph = site.graph
     taken = [f"{r.kind}_{i}" for i, r in enumerate(graph.reductions)]
     names = _Names(
+        by_lane,
         fresh_name(program, "start"),
         tuple(fresh_name(program, f"partial_{name}") for name in taken),
-        tuple(fresh_name(program, f"whole_{name}") for name in taken),
+        tuple(_total_name(program, graph, i) for i in range(len(taken))),
     )
     lines = _scalars(program, site, names, 0)
     for walk in range(1, graph.n_walks + 1):
@@ -118,31 +129,43 @@ def _loop(program: Program, site: RowTileSite, names: _Names, walk: int) -> list
     due = [i for i, r in enumerate(graph.reductions) if r.walk == walk]
     stores = graph.stores if walk == graph.n_walks else []
     needed = graph.needed([*stores, *(i for r in due for i in graph.reductions[r].reads)])
-    before = [
-        f"{names.partial[r]} = {device}.full(({site.tile},), {_NEUTRAL[graph.reductions[r].kind]}, {device}.float32)"
-        for r in due
-    ]
+    before = [_initial(program, site, names, r) for r in due]
     inside: list[str] = []
     for i, step in enumerate(graph.steps):
         inside += [_accumulate(program, site, names, r) for r in due if graph.reductions[r].owner == i]
         inside += [_rendered(program, site, names, step.node)] if i in needed else []
-    after = [f"{names.total[r]} = {device}.{graph.reductions[r].kind}({names.partial[r]}, axis=0)" for r in due]
+    after = [
+        f"{names.total[r]} = {device}.{graph.reductions[r].kind}({names.partial[r]}, axis=0)"
+        for r in due
+        if names.by_lane
+    ]
     header = f"for {names.lane_start} in range(0, {site.extent}, {site.tile}):"
     return [*before, header, *(f"    {line}" for line in inside), *after]
 
 
+def _initial(program: Program, site: RowTileSite, names: _Names, index: int) -> str:
+    device, neutral = program.alias("triton.language"), _NEUTRAL[site.graph.reductions[index].kind]
+    if names.by_lane:
+        return f"{names.partial[index]} = {device}.full(({site.tile},), {neutral}, {device}.float32)"
+    return f"{names.total[index]} = {neutral}"
+
+
 def _accumulate(program: Program, site: RowTileSite, names: _Names, index: int) -> str:
-    reduction, partial = site.graph.reductions[index], names.partial[index]
+    device, reduction = program.alias("triton.language"), site.graph.reductions[index]
     operand = _rendered(program, site, names, reduction.operand)
+    running = names.partial[index] if names.by_lane else names.total[index]
+    if not names.by_lane:
+        operand = f"{device}.{reduction.kind}({operand}, axis=0)"
     if reduction.kind == "sum":
-        return f"{partial} += {operand}"
-    return f"{partial} = {program.alias('triton.language')}.{JOINS[reduction.kind]}({partial}, {operand})"
+        return f"{running} += {operand}"
+    return f"{running} = {device}.{JOINS[reduction.kind]}({running}, {operand})"
 
 
 def _scalars(program: Program, site: RowTileSite, names: _Names, ready: int) -> list[str]:
     """The statements without tiles that can be done after a walk."""
     steps = [s for s in site.graph.steps if not s.is_tile and s.ready == ready]
-    return [_rendered(program, site, names, step.node) for step in steps]
+    rendered = [(step.name, _rendered(program, site, names, step.node)) for step in steps]
+    return [text for name, text in rendered if text.replace(" ", "") != f"{name}={name}"]
 
 
 def _rendered(program: Program, site: RowTileSite, names: _Names, node: cst.CSTNode) -> str:
