@@ -85,7 +85,7 @@ def measure_in_process(problem: Problem, n_candidates: int, batch: int) -> dict[
     """Asks and tells until `n_candidates` went through; a new island takes over when one has nothing new."""
     asked: list[Candidate] = []
     islands = [make_island(problem, 0, batch)]
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     asking_s = telling_s = 0.0
     while len(asked) < n_candidates:
         at = time.perf_counter()
@@ -105,6 +105,7 @@ def measure_in_process(problem: Problem, n_candidates: int, batch: int) -> dict[
         "islands": len(islands),
         "batch": batch,
         "per_second": len(asked) / (time.perf_counter() - started),
+        "cpu_ms": 1e3 * (time.process_time() - cpu_started) / len(asked),
         "ask_ms": 1e3 * asking_s / len(asked),
         "tell_ms": 1e3 * telling_s / len(asked),
         "techniques": len({candidate.lineage.technique for candidate in asked}),
