@@ -10,7 +10,7 @@ class Budget:
     """Grants candidates until a limit is reached. Times in seconds.
 
     What is granted but not spent (an island had nothing to propose) is given back, so a run judges exactly
-    `evaluations` candidates when nothing else ends it.
+    `evaluations` candidates when nothing else ends it; more only where it starts from more programs.
     """
 
     def __init__(
@@ -20,7 +20,7 @@ class Budget:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._evaluations = evaluations
+        self.evaluations = evaluations
         self._time_s = time_s
         self._n_granted = 0
         self._clock = clock
@@ -29,16 +29,20 @@ class Budget:
 
     def resume(self, n_spent: int, elapsed_s: float) -> None:
         """Count what earlier sittings of the same run spent."""
-        self._n_granted += n_spent
+        self.spend(n_spent)
         self._started = self._clock() - elapsed_s
 
     def take(self, n: int) -> int:
         """How many of `n` candidates may start now; 0 means that the run is over."""
         if self.is_over():
             return 0
-        granted = min(n, self._evaluations - self._n_granted)
-        self._n_granted += granted
+        granted = min(n, self.evaluations_left)
+        self.spend(granted)
         return granted
+
+    def spend(self, n: int) -> None:
+        """Count candidates that start whatever is left: the first programs of a run."""
+        self._n_granted += n
 
     def give_back(self, n: int) -> None:
         """Return what was granted and not used."""
@@ -52,7 +56,7 @@ class Budget:
         """Whether nothing more is granted; sets `stop_reason`."""
         if self._time_s is not None and self.elapsed_s >= self._time_s:
             self.stop("time")
-        if self._n_granted >= self._evaluations:
+        if self._n_granted >= self.evaluations:
             self.stop("evaluations")
         return bool(self.stop_reason)
 
@@ -66,4 +70,5 @@ class Budget:
 
     @property
     def evaluations_left(self) -> int:
-        return max(0, self._evaluations - self._n_granted)
+        """What may still be granted."""
+        return max(0, self.evaluations - self._n_granted)

@@ -6,9 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from db.errors import ClusterError
 from db.records import Candidate, Gate, GateResult, Outcome, PrecisionClass, Verdict
 from evaluators.report import EvaluatorReport
 from evolve.cluster import ActorDied, answer
+
+N_TRIALS = 2  # of one candidate, when actors die
+MAX_CRASHES = 8  # candidates in a row
 
 
 class Judge(Protocol):
@@ -24,29 +28,43 @@ class Judge(Protocol):
 
 
 class ActorPool:
-    """Actors of one kind; a call goes to the one with the fewest calls in progress."""
+    """Actors of one kind; a call goes to the one with the fewest calls in progress.
+
+    One that died is avoided until the others have more to do, the longer the more often it died in a row: it fails at
+    once and would draw every call.
+    """
 
     def __init__(self, actors: Sequence[Any]) -> None:
         self._actors = list(actors)
         self._load = [0] * len(self._actors)
+        self._n_deaths = [0] * len(self._actors)  # since it last answered
 
     def __len__(self) -> int:
         return len(self._actors)
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method on the least loaded actor. Raises what the actor raises, or ActorDied."""
-        index = min(range(len(self._actors)), key=self._load.__getitem__)
+        index = min(range(len(self._actors)), key=self._burden)
         self._load[index] += 1
         try:
-            return await answer(getattr(self._actors[index], method).remote(*arguments))
+            result = await answer(getattr(self._actors[index], method).remote(*arguments))
+        except ActorDied:
+            self._n_deaths[index] += 1
+            raise
         finally:
             self._load[index] -= 1
+        self._n_deaths[index] = 0
+        return result
+
+    def _burden(self, index: int) -> float:
+        return self._load[index] + 2.0 ** self._n_deaths[index]
 
 
 class JudgePool:
     """Judges candidates on the actors of a run. The same work is judged once, however it is written.
 
-    A candidate whose actor dies is tried once more on a restarted one, and is then a crash with a reason.
+    A candidate whose actor dies is tried once more, on another or a restarted one, and is then a crash with a reason.
+    Where candidate after candidate ends so, the machine is broken, not the candidates.
     """
 
     def __init__(
@@ -65,12 +83,13 @@ class JudgePool:
         self._hardware_id = report.hardware.hardware_id
         self._versions = report.versions
         self._precision = precision
+        self._n_crashes = 0  # in a row
         self._programs: dict[str, Verdict] = {}  # of this run, by program id
         self._in_progress: dict[str, asyncio.Future[Verdict]] = {}  # by program id or fingerprint
 
     def remember(self, verdicts: Sequence[Verdict]) -> None:
-        """Verdicts of this run that are in the archive already (resume)."""
-        self._programs.update({v.program_id: v for v in verdicts if not v.duplicate_of})
+        """Verdicts of this run that are in the archive already (resume), as far as they would be the same here."""
+        self._programs.update({v.program_id: v for v in verdicts if not v.duplicate_of and self._holds_here(v)})
 
     async def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """One verdict for each candidate, in order."""
@@ -114,9 +133,14 @@ class JudgePool:
         if not fingerprint:
             return None
         verdict: Verdict | None = await answer(
-            self._archive.known_fingerprint.remote(problem_id, self._hardware_id, self._precision, fingerprint)
+            self._archive.known_fingerprint.remote(
+                problem_id, self._hardware_id, self._precision, fingerprint, self._report.baseline.kind
+            )
         )
-        return verdict if verdict is not None and verdict.versions == self._versions else None
+        return verdict if verdict is not None and self._holds_here(verdict) else None
+
+    def _holds_here(self, verdict: Verdict) -> bool:
+        return verdict.hardware_id == self._hardware_id and verdict.versions == self._versions
 
     async def _once(self, key: str, candidate: Candidate, judge: Callable[[], Awaitable[Verdict]]) -> Verdict:
         """Let only the first of several equal candidates be judged; the others wait for its verdict."""
@@ -138,13 +162,24 @@ class JudgePool:
             del self._in_progress[key]
 
     async def _with_retry(self, pool: ActorPool, method: str, candidate: Candidate, *arguments: Any) -> Any:
-        for is_last in (False, True):
+        """The answer of an actor, or the verdict of a crash.
+
+        Raises:
+            ClusterError: too many candidates in a row killed every actor that they met.
+        """
+        reason = ""
+        for _ in range(N_TRIALS):
             try:
-                return await pool.call(method, *arguments)
+                result = await pool.call(method, *arguments)
             except ActorDied as error:
-                if is_last:
-                    return self._crash(candidate, str(error).splitlines()[0])
-        raise AssertionError("unreachable")
+                reason = str(error).splitlines()[0]
+            else:
+                self._n_crashes = 0
+                return result
+        self._n_crashes += 1
+        if self._n_crashes >= MAX_CRASHES:
+            raise ClusterError(f"the judging processes keep dying: {reason}", "look for the cause with: evolve doctor")
+        return self._crash(candidate, reason)
 
     def _crash(self, candidate: Candidate, reason: str) -> Verdict:
         gate = GateResult(gate=Gate.STATIC, passed=False, reason=f"the judging process died twice: {reason}")

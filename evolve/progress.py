@@ -25,6 +25,7 @@ class ProgressMeter:
         self._n_judged = self._n_duplicates = self._n_failed = 0
         self._correct: dict[str, Evaluation] = {}  # by program id, fastest look
         self._confirmed: list[Evaluation] = []
+        self.first: Evaluation | None = None  # what was judged first: a program that the run starts from
 
     @property
     def best(self) -> Evaluation | None:
@@ -43,6 +44,7 @@ class ProgressMeter:
     def count(self, evaluation: Evaluation, *, is_new: bool = True) -> None:
         """Count one verdict; `is_new=False` for those that a resumed run finds in the archive."""
         verdict = evaluation.verdict
+        self.first = self.first or evaluation
         self._n_judged += 1
         self._n_duplicates += bool(verdict.duplicate_of)
         self._n_failed += not verdict.is_correct
@@ -63,7 +65,7 @@ class ProgressMeter:
             rate_per_min=self._rate_per_min(),
             elapsed_s=self._budget.elapsed_s,
             time_left_s=self._budget.time_left_s,
-            evaluations_left=self._budget.evaluations_left,
+            evaluations_left=max(0, self._budget.evaluations - self._n_judged),
             best=_best_so_far(self.best),
             funnel={gate.value: count for gate, count in self._funnel.items() if count.asked},
             islands=tuple(islands),

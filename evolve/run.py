@@ -10,9 +10,10 @@ import time
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
-from db.errors import NotFoundError
+from db.errors import NotFoundError, SeedError
 from db.live import open_for_reading
 from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus
 from evaluators.problems import load_problem
@@ -33,7 +34,9 @@ from islands.migration import make_topology
 from islands.seed import Seed
 
 RESUME_WAIT_S = 90.0  # what the actors of a killed driver may take to let go of the archive
+BREAK_S = 300.0  # no candidate takes so long: nobody was judging
 N_CONFIRMED = 3
+INTERRUPTED = "interrupted"
 
 
 def ignore(event: Event) -> None:
@@ -136,22 +139,23 @@ class _Session:
         judged: list[Evaluation] = await answer(self._archive.evaluations.remote(self._run.run_id))
         self._judge.remember([e.verdict for e in judged])
         await self._search.restore(judged, elapsed_s=_elapsed_s(self._run, judged))
-        await self._search.seed(seeds)
+        await self._seed(seeds)
         await self._search.run()
-        if self._run.latency_kind is LatencyKind.MEASURED:  # the model gives the same answer twice
+        if self._run.latency_kind is LatencyKind.MEASURED and not self._is_interrupted:  # a model never wavers
             await self._search.confirm(N_CONFIRMED)
+
+    async def _seed(self, seeds: list[Seed]) -> None:
+        """Where no first program works the run is over: it would not be better another time."""
+        try:
+            await self._search.seed(seeds)
+        except SeedError as error:
+            self.budget.stop(error.message)
+            await self._close_run()
+            raise
 
     async def finish(self, problem: Problem) -> RunResult:
         """Close the run in the archive and write what people take home."""
-        interrupted = self.budget.stop_reason == "interrupted"
-        run = self._run.model_copy(
-            update={
-                "status": RunStatus.INTERRUPTED if interrupted else RunStatus.FINISHED,
-                "finished_at": time.time(),
-                "stop_reason": self.budget.stop_reason or "nothing new to propose",
-            }
-        )
-        await answer(self._archive.update_run.remote(run))
+        run = await self._close_run()
         best = self._meter.best
         result = RunResult(
             run=run,
@@ -162,6 +166,21 @@ class _Session:
         )
         folder = Path(self._config.out or f"evolve-out/{run.run_id}")
         return await asyncio.to_thread(write_results, result, Path(self._config.archive), folder)
+
+    @property
+    def _is_interrupted(self) -> bool:
+        return self.budget.stop_reason == INTERRUPTED
+
+    async def _close_run(self) -> Run:
+        run = self._run.model_copy(
+            update={
+                "status": RunStatus.INTERRUPTED if self._is_interrupted else RunStatus.FINISHED,
+                "finished_at": time.time(),
+                "stop_reason": self.budget.stop_reason or "nothing new to propose",
+            }
+        )
+        await answer(self._archive.update_run.remote(run))
+        return run
 
 
 def _new_run_id() -> str:
@@ -188,8 +207,10 @@ def _continued(run: Run) -> Run:
 
 
 def _elapsed_s(run: Run, judged: list[Evaluation]) -> float:
-    """Wall-clock of the earlier sittings, up to the last verdict."""
-    return max((e.created_at for e in judged), default=run.started_at) - run.started_at
+    """Wall-clock of the earlier sittings, up to the last verdict; a long silence was a break between two of them."""
+    times = sorted([run.started_at, *(e.created_at for e in judged)])
+    gaps = [later - earlier for earlier, later in pairwise(times)]
+    return sum(gap for gap in gaps if gap < BREAK_S)
 
 
 def _started(start: _Start, run: Run, report: EvaluatorReport) -> RunStarted:
@@ -211,7 +232,7 @@ def _interruptible(budget: Budget) -> Iterator[None]:
 
     def interrupt() -> None:
         loop.remove_signal_handler(signal.SIGINT)
-        budget.stop("interrupted")
+        budget.stop(INTERRUPTED)
 
     try:
         loop.add_signal_handler(signal.SIGINT, interrupt)

@@ -58,22 +58,22 @@ class Search:
 
     async def restore(self, judged: Sequence[Evaluation], elapsed_s: float) -> None:
         """Take up what earlier sittings of this run judged. `elapsed_s` is the wall-clock that they spent."""
+        judged = [e for e in judged if e.candidate.lineage.operator != CONFIRM]
         self._budget.resume(len(judged), elapsed_s)
         for evaluation in judged:
             self._meter.count(evaluation, is_new=False)
         for index, island in enumerate(self._islands):
-            own = [e for e in judged if e.candidate.island == index and e.candidate.lineage.operator != CONFIRM]
-            await answer(island.restore.remote(own))
+            await answer(island.restore.remote([e for e in judged if e.candidate.island == index]))
 
     async def seed(self, seeds: Sequence[Seed]) -> None:
         """Judge the first programs on the first island, and give them to all. Raises SeedError if none is correct."""
         for index, island in enumerate(self._islands):
             candidates = await answer(island.seed.remote(list(seeds)))
-            if not candidates:
-                continue  # a resumed run has them already
-            evaluations = await self._settle(index, candidates)
-            if index == 0 and not any(e.verdict.is_correct for e in evaluations):
-                raise _no_seed_works(evaluations[0])
+            self._budget.spend(len(candidates))
+            if candidates:  # a resumed run has them already
+                await self._settle(index, candidates)
+            if self._meter.best is None and self._meter.first is not None:
+                raise _no_seed_works(self._meter.first)
 
     async def run(self) -> None:
         """All chains of all islands, until the budget ends the run."""
