@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, TypeVar, cast
 
 import libcst as cst
-from libcst.metadata import CodePosition, MetadataWrapper, PositionProvider
+from libcst.metadata import ByteSpanPositionProvider
+from libcst.metadata.span_provider import CodeSpan, SpanProvidingCodegenState
 
 from islands.operators.structural.text import Span
 
@@ -84,10 +85,10 @@ class Launch:
 class Program:
     """One analysed source."""
 
-    def __init__(self, source: str, module: cst.Module, positions: Any) -> None:
+    def __init__(self, source: str, module: cst.Module, spans: Mapping[cst.CSTNode, CodeSpan]) -> None:
         self.source = source
         self.module = module
-        self._positions = positions
+        self._spans = spans
         self._line_starts = [0, *(m.end() for m in _NEWLINE.finditer(source))]
         self._derived: dict[Any, Any] = {}
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
@@ -105,8 +106,8 @@ class Program:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where a node stands, without the parentheses around it."""
-        place = self._positions[node]
-        return Span(self._offset(place.start), self._offset(place.end))
+        found = self._spans[node]
+        return Span(found.start, found.start + found.length)
 
     def text(self, node: cst.CSTNode) -> str:
         """The text of a node, parenthesised when it is in the source."""
@@ -116,9 +117,6 @@ class Program:
 
     def line_of(self, position: int) -> int:
         return bisect_right(self._line_starts, position)
-
-    def _offset(self, position: CodePosition) -> int:
-        return self._line_starts[position.line - 1] + position.column
 
     # ----------------------------------------------------------------------------------------------------- facts
 
@@ -255,10 +253,23 @@ def analyse(source: str) -> Program | None:
         return None
     try:
         module = cst.parse_module(source)
-        positions = MetadataWrapper(module, unsafe_skip_copy=True).resolve(PositionProvider)
-        return Program(source, module, positions)
+        return Program(source, module, _CharacterSpans().of(module))
     except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, UnicodeError, ValueError):
         return None
+
+
+class _CharacterSpans(ByteSpanPositionProvider):
+    """Where every node stands, in characters (libcst counts bytes), without a walk that resolves other metadata."""
+
+    def of(self, module: cst.Module) -> Mapping[cst.CSTNode, CodeSpan]:
+        self._gen_impl(module)
+        return cast(Mapping[cst.CSTNode, CodeSpan], self._computed)
+
+    def _gen_impl(self, module: cst.Module) -> None:
+        state = SpanProvidingCodegenState(
+            default_indent=module.default_indent, default_newline=module.default_newline, provider=self
+        )
+        module._codegen(state)
 
 
 # ------------------------------------------------------------------------------------------------------------ nodes
