@@ -50,7 +50,11 @@ def run_search(config: RunConfig, *, on_event: OnEvent = ignore) -> RunResult:
         EvolveError: something that the user can mend; nothing that was judged is lost.
     """
     problem = load_problem(config.problem, sizes=config.shapes)
-    return _go(_Start(config, problem, resolve_device(config.device, cluster_address=config.cluster.address)), on_event)
+    device = resolve_device(config.device, cluster_address=config.cluster.address)
+    seeds = collect_seeds(config, problem)
+    if not problem.seeds:  # a modelled baseline is that of a first program
+        problem = problem.model_copy(update={"seeds": tuple(seed.source for seed in seeds)})
+    return _go(_Start(config, problem, device, seeds), on_event)
 
 
 def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore) -> RunResult:
@@ -66,8 +70,8 @@ def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore)
         run = reader.run(run_id) if run_id else reader.last_unfinished_run()
         if run is None:
             raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
-        start = _Start(make_config({**run.config, "archive": archive}), reader.problem(run.problem_id), run.device, run)
-    return _go(start, on_event)
+        config, problem = make_config({**run.config, "archive": archive}), reader.problem(run.problem_id)
+    return _go(_Start(config, problem, run.device, collect_seeds(config, problem), run), on_event)
 
 
 @dataclass(frozen=True)
@@ -77,18 +81,18 @@ class _Start:
     config: RunConfig
     problem: Problem
     device: DeviceKind
+    seeds: list[Seed]
     run: Run | None = None
 
 
 def _go(start: _Start, on_event: OnEvent) -> RunResult:
     """What can be found out without Ray comes first."""
-    seeds = collect_seeds(start.config, start.problem)
     check_start(start.config, start.device, wait_s=RESUME_WAIT_S if start.run else 0.0)
     with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, seeds, on_event))
+        return asyncio.run(_search(start, on_event))
 
 
-async def _search(start: _Start, seeds: list[Seed], on_event: OnEvent) -> RunResult:
+async def _search(start: _Start, on_event: OnEvent) -> RunResult:
     run_id = start.run.run_id if start.run else _new_run_id()
     async with Crew(start.config, start.problem, start.device, run_id) as crew:
         report = await crew.open()
@@ -98,7 +102,7 @@ async def _search(start: _Start, seeds: list[Seed], on_event: OnEvent) -> RunRes
         on_event(_started(start, run, report))
         session = _Session(start.config, run, crew, report, on_event)
         with _interruptible(session.budget):
-            await session.drive(seeds)
+            await session.drive(start.seeds)
         result = await session.finish(start.problem)
     on_event(RunEnded(result=result))
     return result

@@ -9,6 +9,7 @@ from db.errors import SeedError
 from db.live import open_for_reading
 from db.queries import Elite
 from db.records import EntryPoint, LatencyKind, Problem
+from evaluators.problems import read_seed
 from evolve.config import RunConfig
 from islands.operators.freeze import freeze_autotune
 from islands.seed import Seed
@@ -20,10 +21,11 @@ def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
     A program with `@triton.autotune` becomes one seed for each of its configurations.
 
     Raises:
-        SeedError: nothing to start from, or a file that cannot be read.
+        SeedError: nothing to start from, or a file that is no program.
+        ArchiveError: an earlier archive cannot be read.
     """
     seeds = [seed for archive in config.seed_from for seed in _from_archive(archive, config, problem)]
-    seeds += [Seed(source=_read(path), origin=path) for path in config.seed_programs]
+    seeds += [Seed(source=read_seed(Path(path), problem.entry_point), origin=path) for path in config.seed_programs]
     seeds += [Seed(source=source, origin=problem.name) for source in problem.seeds]
     frozen = [Seed(source=source, origin=seed.origin) for seed in seeds for source in freeze_autotune(seed.source)]
     if not frozen:
@@ -45,10 +47,3 @@ def _from_archive(path: str, config: RunConfig, problem: Problem) -> list[Seed]:
 def _by_promise(elite: Elite) -> tuple[bool, float]:
     latency = elite.verdict.latency
     return (True, 0.0) if latency is None else (latency.kind is LatencyKind.MODELLED, -latency.speedup)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text()
-    except OSError as error:
-        raise SeedError(f"cannot read the seed program {path}: {error.strerror}", "check --seed-program") from None

@@ -4,8 +4,8 @@
 reads text only: no torch, and nothing of the file is run. `reference.Reference` runs the reference (that needs torch).
 """
 
-from evaluators.problems.loader import load_problem, suite_problem
+from evaluators.problems.loader import load_problem, read_seed, suite_problem
 from evaluators.problems.suite import suite_names
 from evaluators.suite.mutants import mutants
 
-__all__ = ["load_problem", "mutants", "suite_names", "suite_problem"]
+__all__ = ["load_problem", "mutants", "read_seed", "suite_names", "suite_problem"]

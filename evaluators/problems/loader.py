@@ -73,7 +73,7 @@ def _problem(
     seeds = [*own_seeds]
     if file.defines(entry_point):
         seeds.append(_own_seed(file, entry_point))
-    seeds += [_read_seed(path, entry_point) for path in seed_files]
+    seeds += [read_seed(path, entry_point) for path in seed_files]
     return Problem(
         name=name,
         kind=kind,
@@ -104,7 +104,12 @@ def _own_seed(file: SourceFile, entry_point: EntryPoint) -> str:
     return squeezed(extract(file.text, [entry_point]))
 
 
-def _read_seed(path: Path, entry_point: EntryPoint) -> str:
+def read_seed(path: Path, entry_point: EntryPoint) -> str:
+    """The first program in a file, without the reference that may stand beside it.
+
+    Raises:
+        SeedError: it cannot be read, is not Python, or lacks the entry point.
+    """
     file = SourceFile.read(path, SeedError)
     if not file.defines(entry_point):
         other = EntryPoint.FUNCTION if entry_point is EntryPoint.MODEL else EntryPoint.MODEL
