@@ -119,8 +119,10 @@ class Judgement:
     def _compare(self, wanted: InputSet, drawn: Drawn, gate: Gate) -> None:
         """Raises `Refusal` unless what the child delivered is what the reference makes of the set."""
         delivered = self._session.slot.delivered(wanted.workload)
-        for i, (output, expected) in enumerate(zip(delivered, drawn.expected, strict=True)):
-            mismatch = correctness.compare(output, expected, self._bench.sets.tolerance(expected))
+        for i, (output, expected, tolerance) in enumerate(
+            zip(delivered, drawn.expected, drawn.tolerances, strict=True)
+        ):
+            mismatch = correctness.compare(output, expected, tolerance)
             if mismatch is not None:
                 which = f"output {i}: " if len(drawn.expected) > 1 else ""
                 raise Refusal(gate, f"{which}{mismatch.describe()} ({wanted.label})", mismatch._asdict())

@@ -43,12 +43,17 @@ class InputSet(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """An input set with values: inputs, the reference's outputs, and those in float64 (None: not to be had)."""
+    """An input set with values: inputs, the reference's outputs, and those in float64 (None: not to be had).
+
+    `tolerances` bound each output elementwise. An `atol` is meant for outputs as the problem draws them: where scaled
+    inputs make them larger, it grows with them, because the reference's own rounding does.
+    """
 
     inputs: list[Any]
     expected: list[Tensor]
     exact: list[Tensor | None]
     errors: list[ReferenceError64 | None]
+    tolerances: list[Tolerance]
 
     @property
     def n_bytes(self) -> int:
@@ -95,8 +100,8 @@ class ReferenceSets:
         self.references = {s.workload.name: Reference(problem, s.workload) for s in sets}
         self._device = device
         self._budget_bytes = budget_bytes
-        first_of = {s.workload.name: s.key for s in reversed(sets)}
-        self._firsts = set(first_of.values())  # always kept: sessions are filled from them
+        self._first_of = {s.workload.name: s for s in reversed(sets)}
+        self._firsts = {s.key for s in self._first_of.values()}  # always kept: sessions are filled from them
         self._kept: dict[tuple[str, int, str], Drawn] = {}
         self._weights: dict[str, dict[str, Tensor]] = {}
         self._exact_works = True
@@ -111,9 +116,6 @@ class ReferenceSets:
             self._budget_bytes -= drawn.n_bytes
             self._kept[wanted.key] = drawn
         return drawn
-
-    def tolerance(self, expected: Tensor) -> Tolerance:
-        return tolerance_for(self.problem, str(expected.dtype).removeprefix("torch."))
 
     def weights(self, workload: Workload) -> dict[str, Tensor]:
         """The reference's weights for a workload, made once."""
@@ -155,7 +157,14 @@ class ReferenceSets:
             expected = reference.expected(inputs)
             exact = self._exact(reference, inputs, expected) if wanted.has_exact else [None] * len(expected)
             errors = [None if x is None else reference_error(r, x) for r, x in zip(expected, exact, strict=True)]
-        return Drawn(inputs, expected, exact, errors)
+        return Drawn(inputs, expected, exact, errors, self._tolerances(wanted, expected))
+
+    def _tolerances(self, wanted: InputSet, expected: list[Tensor]) -> list[Tolerance]:
+        plain = [tolerance_for(self.problem, str(e.dtype).removeprefix("torch.")) for e in expected]
+        if wanted.variant != "scaled":
+            return plain
+        drawn_plainly = self.drawn(self._first_of[wanted.workload.name]).expected
+        return [_grown(t, e, p) for t, e, p in zip(plain, expected, drawn_plainly, strict=True)]
 
     def _exact(self, reference: Reference, inputs: list[Any], expected: list[Tensor]) -> list[Tensor | None]:
         """The reference in float64, for floating outputs; all None where it cannot run in float64."""
@@ -171,6 +180,19 @@ class ReferenceSets:
             return nothing
         pairs = zip(found, expected, strict=True)
         return [x if e.is_floating_point() and x.dtype == torch.float64 else None for x, e in pairs]
+
+
+def _grown(tolerance: Tolerance, expected: Tensor, drawn_plainly: Tensor) -> Tolerance:
+    """The tolerance with an `atol` for outputs that are larger than they are when drawn plainly."""
+    usual = _rms(drawn_plainly) if expected.is_floating_point() else 0.0
+    growth = _rms(expected) / usual if usual > 0 else 1.0
+    return Tolerance(rtol=tolerance.rtol, atol=tolerance.atol * max(1.0, growth))
+
+
+def _rms(values: Tensor) -> float:
+    """Root of the mean square of floats."""
+    norm = torch.linalg.vector_norm(values, dtype=torch.promote_types(values.dtype, torch.float32))
+    return float(norm.item() / max(1, values.numel()) ** 0.5)
 
 
 def _has_floats(inputs: Sequence[Any]) -> bool:

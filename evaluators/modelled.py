@@ -151,8 +151,8 @@ class ModelledEvaluator(Evaluator):
     def _check(self, wanted: InputSet, drawn: Drawn, result: InterpretResult) -> list[Exactness]:
         """Raises `Refusal` or `Unsupported` unless the answer is what the reference makes of the set."""
         outputs = _outputs_of(result, wanted)
-        for i, (output, expected) in enumerate(zip(outputs, drawn.expected, strict=True)):
-            mismatch = correctness.compare(output, expected, self._sets.tolerance(expected))
+        for i, (output, expected, tolerance) in enumerate(zip(outputs, drawn.expected, drawn.tolerances, strict=True)):
+            mismatch = correctness.compare(output, expected, tolerance)
             if mismatch is not None:
                 which = f"output {i}: " if len(outputs) > 1 else ""
                 reason = f"{which}{mismatch.describe()} ({wanted.label})"

@@ -96,3 +96,26 @@ def test_a_reference_without_outputs_is_no_problem() -> None:
 
 def test_repeated_elements_count_once() -> None:
     assert n_bytes_of([torch.zeros(1, 4).expand(100, 4), 3, torch.zeros(2, dtype=torch.int8)]) == 18
+
+
+def scaled_and_plain_atol(forward: str) -> tuple[float, float]:
+    sets = open_sets(make_problem(forward))
+    chosen = {s.variant: s for s in sets.sets if s.is_secret and s.workload.role == "full"}
+    scaled, plain = (sets.drawn(chosen[variant]).tolerances[0] for variant in ("scaled", "plain"))
+    assert scaled.rtol == plain.rtol
+    return scaled.atol, plain.atol
+
+
+def test_an_absolute_bound_grows_with_outputs_that_scaled_inputs_make_larger() -> None:
+    scaled, plain = scaled_and_plain_atol("x.cumsum(0)")
+    assert 4 * plain < scaled < 16 * plain
+
+
+def test_an_absolute_bound_stays_where_outputs_do_not_grow() -> None:
+    scaled, plain = scaled_and_plain_atol("torch.softmax(x, 1)")
+    assert scaled < 2 * plain
+
+
+def test_bounds_of_integers_do_not_grow() -> None:
+    scaled, plain = scaled_and_plain_atol("(x * 3).to(torch.int32)")
+    assert scaled == plain
