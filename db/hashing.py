@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from functools import lru_cache
+
+# where statements stand; a docstring is nowhere else, and walking every expression takes as long as parsing
+_BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_MAY_BE_F_STRING = re.compile(r"""\b(f|fr|rf)["']""", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1024)
@@ -18,12 +23,13 @@ def canonical_source(source: str) -> str:
         SyntaxError: the source does not parse.
     """
     tree = ast.parse(source)
-    has_f_strings = False
-    for node in ast.walk(tree):
+    blocks: list[ast.AST] = [tree]
+    while blocks:
+        node = blocks.pop()
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             _strip_docstring(node)
-        has_f_strings = has_f_strings or isinstance(node, ast.JoinedStr)
-    return ast.unparse(_FormatCalls().visit(tree) if has_f_strings else tree)
+        blocks += (child for field in _BLOCKS for child in getattr(node, field, ()))
+    return ast.unparse(_FormatCalls().visit(tree) if _MAY_BE_F_STRING.search(source) else tree)
 
 
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:
