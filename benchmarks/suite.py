@@ -56,6 +56,7 @@ def run_problem(name: str, arguments: argparse.Namespace, out: Path) -> dict[str
     return {
         **{key: summary[key] for key in ("problem", "hardware", "speedup", "replaces_baseline", "judged", "latency")},
         "search_s": summary["elapsed_s"],
+        "evaluators_busy": summary["evaluators_busy"],
         "wall_s": round(wall_s, 1),
         "command": " ".join(["evolve", *command[4:]]),
         **_run_figures(archive, summary["run"]),

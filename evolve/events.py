@@ -50,6 +50,7 @@ class RunResult(Record):
     progress: Progress
     best: Evaluation | None  # the fastest correct program; None when nothing was correct
     replaces_baseline: bool  # False: keep the baseline, nothing won
+    evaluators_busy: tuple[float, ...] = ()  # for each, how much of the search it had a candidate, once warm
     best_path: str = ""  # the best program on disk
     report_path: str = ""
 

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from db.errors import ClusterError
 from db.records import Candidate, Gate, GateResult, Outcome, PrecisionClass, Verdict
 from evaluators.report import EvaluatorReport
+from evolve.busy import BusyClock
 from evolve.cluster import ActorDied, answer
 
 N_TRIALS = 2  # of one candidate, when actors die
@@ -38,14 +39,21 @@ class ActorPool:
         self._actors = list(actors)
         self._load = [0] * len(self._actors)
         self._n_deaths = [0] * len(self._actors)  # since it last answered
+        self._busy = [BusyClock() for _ in self._actors]
 
     def __len__(self) -> int:
         return len(self._actors)
+
+    @property
+    def busy_shares(self) -> tuple[float, ...]:
+        """For each actor, how much of the time since its first answer it had something to do, in [0, 1]."""
+        return tuple(clock.share for clock in self._busy)
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method on the least loaded actor. Raises what the actor raises, or ActorDied."""
         index = min(range(len(self._actors)), key=self._burden)
         self._load[index] += 1
+        self._busy[index].enter()
         try:
             result = await answer(getattr(self._actors[index], method).remote(*arguments))
         except ActorDied:
@@ -53,6 +61,7 @@ class ActorPool:
             raise
         finally:
             self._load[index] -= 1
+            self._busy[index].leave()
         self._n_deaths[index] = 0
         return result
 
@@ -97,7 +106,7 @@ class JudgePool:
 
     async def judge_again(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """One new verdict for each candidate, whatever is known of its program."""
-        return [await self._anew(candidate) for candidate in candidates]
+        return list(await asyncio.gather(*(self._anew(candidate) for candidate in candidates)))
 
     async def _anew(self, candidate: Candidate) -> Verdict:
         prepared = await self._with_retry(self._preparers, "prepare", candidate, candidate, self._report)

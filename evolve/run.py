@@ -117,9 +117,10 @@ class _Session:
         self._archive = crew.archive
         self.budget = Budget(config.evaluations, config.time_s)
         self._meter = ProgressMeter(self.budget)
+        self._evaluators = crew.evaluators
         self._judge = JudgePool(
             preparers=crew.preparers,
-            evaluators=crew.evaluators,
+            evaluators=self._evaluators,
             archive=crew.archive,
             report=report,
             precision=config.precision,
@@ -145,6 +146,7 @@ class _Session:
         await self._search.restore(judged, elapsed_s=_elapsed_s(self._run, judged))
         await self._seed(seeds)
         await self._search.run()
+        self._busy_shares = self._evaluators.busy_shares
         if self._run.latency_kind is LatencyKind.MEASURED and not self._is_interrupted:  # a model never wavers
             await self._search.confirm(N_CONFIRMED)
 
@@ -165,6 +167,7 @@ class _Session:
             run=run,
             problem=problem,
             progress=await self._search.look(),
+            evaluators_busy=self._busy_shares,
             best=best,
             replaces_baseline=best is not None and best.verdict.replaces_baseline,
         )

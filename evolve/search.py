@@ -24,6 +24,7 @@ TICK_S = 0.5
 IDLE_S = 0.05  # pause of a chain whose island waits for verdicts before it proposes more
 CONFIRM = "confirm"  # the operator that a second judgement is recorded under
 N_CONFIRM_ROUNDS = 3
+N_RESEEDED = 4  # elites that a stagnant island starts again from
 
 
 class Search:
@@ -157,6 +158,19 @@ class Search:
             self._on_event(Ticked(progress=progress))
             if self._stop_when_stagnant and all(island.is_stagnant for island in progress.islands):
                 self._budget.stop("stagnation")
+            await self._rescue(progress.islands)
+
+    async def _rescue(self, islands: Sequence[IslandSummary]) -> None:
+        """Start islands that stand still again, from elites of the fastest one that does not, where it is faster."""
+        moving = [(i.best_latency_us, i.island) for i in islands if i.best_latency_us is not None and not i.is_stagnant]
+        if not moving:
+            return
+        best_us, donor = min(moving)
+        for island in islands:
+            if island.is_stagnant and (island.best_latency_us is None or best_us < island.best_latency_us):
+                elites = await answer(self._islands[donor].elites.remote(N_RESEEDED))
+                n_migrants = await answer(self._islands[island.island].reseed.remote(elites))
+                self._on_event(Migrated(source=donor, target=island.island, n_migrants=n_migrants))
 
 
 def _no_seed_works(evaluation: Evaluation) -> SeedError:
