@@ -5,10 +5,11 @@ answers with a splice of text, checked by parsing. A *knob* is a value with a pl
 share.
 """
 
+from db.records import PrecisionClass
 from islands.operators.base import Operator
 
 
-def structural_operators() -> list[Operator]:
+def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -> list[Operator]:
     """One operator per technique, what pays most often on a GPU first."""
     from islands.operators.structural.alignment_hints import AlignmentHints
     from islands.operators.structural.cache_modifier import CacheModifier
@@ -63,5 +64,5 @@ def structural_operators() -> list[Operator]:
         FastDivision(),
         LoopFlatten(),
         MaxRegisters(),
-        Precision(),
+        Precision(relaxed=precision is PrecisionClass.RELAXED),
     ]
