@@ -37,7 +37,7 @@ class IslandActor:
             run_id=run_id,
             problem_id=problem_id,
             entry_point=entry_point,
-            operators=default_operators(),
+            operators=default_operators(precision),
             strategy=make_strategy(strategy),
             rng=island_rng(rng_seed, island_id),
             settings=settings or IslandSettings(),

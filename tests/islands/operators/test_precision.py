@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 
 import pytest
+from support.parents import kernel_sources, parent_of
 
 from db.records import PrecisionClass
 from islands.operators import default_operators
-from support.parents import kernel_sources, parent_of
 
 
 @pytest.mark.parametrize(
