@@ -36,6 +36,7 @@ from evaluators.interpreter.run import InputSet as Asked
 from evaluators.interpreter.run import InterpretResult, interpret_sets
 from evaluators.model.latency import ModelledLatency, model_latency
 from evaluators.preparer import NOT_CAPTURED, Preparer, forward_of
+from evaluators.problems.footprint import check_fits
 from evaluators.report import BaselineReport, BaselineTime
 from evaluators.sandbox.client import Zygote
 from evaluators.sandbox.tensors import spec_of
@@ -61,6 +62,7 @@ class ModelledEvaluator(Evaluator):
 
         Raises:
             ConfigError: no such target.
+            DeviceError: the problem does not fit in memory, of the target or of this machine.
             SeedError: no seed of the problem can be modelled.
         """
         self.problem = problem
@@ -74,6 +76,7 @@ class ModelledEvaluator(Evaluator):
             raise
 
     def _open(self) -> None:
+        check_fits(self.problem, self.hardware)
         self._sets = ReferenceSets(
             self.problem, list_sets([self.problem.small], self.settings.secret_seed), "cpu", BUDGET_BYTES
         )

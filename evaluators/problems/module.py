@@ -26,7 +26,7 @@ _FAULTS = (
     TypeError,
     ValueError,
 )
-_SMALLER = "make it smaller: --shape name=value for a size of the problem"
+SMALLER = "make it smaller: --shape name=value for a size of the problem"
 
 
 def load_module(source: str, name: str) -> ModuleType:
@@ -57,12 +57,12 @@ def telling_faults(problem_name: str, doing: str) -> Iterator[None]:
     except EvolveError:
         raise
     except MemoryError as fault:
-        raise DeviceError(f"problem {problem_name!r} does not fit in memory while {doing}", _SMALLER) from fault
+        raise DeviceError(f"problem {problem_name!r} does not fit in memory while {doing}", SMALLER) from fault
     except _FAULTS as fault:
         first_line = (str(fault).strip() or "no message").splitlines()[0]
         if isinstance(fault, torch.OutOfMemoryError) or "allocate memory" in first_line:
             message = f"problem {problem_name!r} does not fit in memory while {doing}: {first_line}"
-            raise DeviceError(message, _SMALLER) from fault
+            raise DeviceError(message, SMALLER) from fault
         message = f"problem {problem_name!r}: {doing} failed{_where(fault)}: {type(fault).__name__}: {first_line}"
         raise ProblemError(
             message, "the file fails by itself too: call its functions in plain Python to see the whole traceback"

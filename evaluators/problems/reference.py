@@ -70,6 +70,16 @@ class Reference:
             outputs = self._fake_outputs()
         return [_tensor_spec(output) for output in outputs]
 
+    def weight_specs(self) -> list[TensorSpec]:
+        """Shapes, dtypes and strides of the weights of `Model`. Allocates nothing."""
+        if self._is_function:
+            return []
+        with self._telling("Model(*get_init_inputs())"):
+            arguments = self.init_args()
+            with FakeTensorMode(), seeded(CONSTRUCTION_SEED), on_device("cpu", is_default=False):
+                state = self._module.Model(*arguments).state_dict()
+        return [_tensor_spec(weight) for weight in state.values()]
+
     def draw_inputs(self, seed: int, device: str, variant: Variant = "plain") -> list[Any]:
         """Inputs as `get_inputs` makes them from a seed, on a device; the same bits every time on one device.
 
