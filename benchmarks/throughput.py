@@ -1,20 +1,29 @@
-"""How many candidates a second an island proposes and takes back, with the real structural operators.
+"""How many candidates a second go through ask, judge, insert and tell, with the real structural operators.
 
-    python -m benchmarks.throughput [--problem softmax] [--candidates 1000] [--batch 8]
+    python -m benchmarks.throughput [--problem softmax] [--candidates 4000] [--islands 4] [--batch 8] [--peer 400]
 
 The judge is a no-op: it answers at once with a latency made from the program's id, so that grids fill and parents
-change as they do in a run. Nothing is compiled, run or stored. One process, one island at a time.
+change as they do in a run; nothing is compiled or run. Islands, judge and archive are Ray actors as in a run, and an
+island hears of a verdict only after its insert is durable. `--peer` measures openevolve after it, on a local endpoint.
+`--in-process` leaves Ray and the archive out: one island, ask and tell alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import math
+import random
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import ray
+
+from benchmarks.peers.openevolve_rate import measure as measure_openevolve
+from db.actor import ArchiveActor
 from db.measures import TIERS
 from db.records import (
     Candidate,
@@ -28,7 +37,14 @@ from db.records import (
     Verdict,
 )
 from evaluators.problems import load_problem
+from evolve.budget import Budget
+from evolve.cluster import connected
+from evolve.progress import ProgressMeter
+from evolve.run import ignore
+from evolve.search import Search
+from islands.actor import IslandActor
 from islands.island import Island, island_rng
+from islands.migration import make_topology
 from islands.operators import default_operators
 from islands.seed import Seed
 from islands.settings import IslandSettings
@@ -112,14 +128,98 @@ def measure_in_process(problem: Problem, n_candidates: int, batch: int) -> dict[
     }
 
 
+@ray.remote(num_cpus=0)
+class NoOpEvaluator:
+    """Answers a batch of candidates at once, from a process of its own."""
+
+    def evaluate(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        return [no_op_verdict(candidate) for candidate in candidates]
+
+
+class NoOpJudge:
+    """The judge of a run, without preparation and without repeats."""
+
+    def __init__(self) -> None:
+        self._evaluator = NoOpEvaluator.remote()
+
+    async def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        verdicts: list[Verdict] = await self._evaluator.evaluate.remote(candidates)
+        return verdicts
+
+    async def judge_again(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        return await self.judge(candidates)
+
+
+async def measure_run(problem: Problem, n_candidates: int, batch: int, n_islands: int, archive: Path) -> dict[str, Any]:
+    """The product's own loop: islands in Ray actors, every insert durable before its island hears of it."""
+    store = ArchiveActor.remote(str(archive))
+    await store.open.remote()
+    islands = [
+        IslandActor.options(num_cpus=0).remote(
+            island_id=index,
+            run_id="throughput",
+            problem_id=problem.problem_id,
+            entry_point=problem.entry_point,
+            settings=IslandSettings(in_flight=2 * batch),
+        )
+        for index in range(n_islands)
+    ]
+    budget = Budget(n_candidates)
+    search = Search(
+        islands=islands,
+        judge=NoOpJudge(),
+        archive=store,
+        budget=budget,
+        meter=ProgressMeter(budget),
+        topology=make_topology("ring"),
+        rng=random.Random(0),
+        on_event=ignore,
+        chains_per_island=2,
+        batch=batch,
+        stop_when_stagnant=False,
+    )
+    await search.seed([Seed(source=source, origin=problem.name) for source in problem.seeds])
+    started = time.perf_counter()
+    await search.run()
+    seconds = time.perf_counter() - started
+    stored = (await store.query.remote("SELECT count(*), count(DISTINCT candidate_id) FROM evaluations")).rows[0]
+    await store.close.remote()
+    return {
+        "problem": problem.name,
+        "islands": n_islands,
+        "batch": batch,
+        "candidates": int(stored[0]),
+        "distinct": int(stored[1]),
+        "seconds": seconds,
+        "per_second": int(stored[0]) / seconds,
+    }
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problem", default="softmax")
     parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--islands", type=int, default=4)
+    parser.add_argument("--in-process", action="store_true", help="one island in this process, nothing stored")
+    parser.add_argument("--peer", type=int, default=0, metavar="N", help="openevolve beside it, N iterations")
+    parser.add_argument("--out", type=Path, help="write the figures to this file too")
     options = parser.parse_args(arguments)
-    figures = measure_in_process(load_problem(options.problem), options.candidates, options.batch)
-    print(json.dumps({k: round(v, 3) if isinstance(v, float) and math.isfinite(v) else v for k, v in figures.items()}))
+    problem = load_problem(options.problem)
+    figures: dict[str, Any] = {}
+    if options.in_process:
+        figures["in_process"] = measure_in_process(problem, options.candidates, options.batch)
+    else:
+        with tempfile.TemporaryDirectory() as folder, connected():
+            archive = Path(folder) / "throughput.duckdb"
+            run = measure_run(problem, options.candidates, options.batch, options.islands, archive)
+            figures["evolve"] = asyncio.run(run)
+    if options.peer:
+        figures["openevolve"] = measure_openevolve(options.peer)
+    text = json.dumps(figures, indent=2, default=float)
+    print(text)
+    if options.out:
+        options.out.write_text(text + "\n")
 
 
 if __name__ == "__main__":

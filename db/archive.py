@@ -21,7 +21,7 @@ from db.errors import ArchiveError, QueryError
 from db.export import export
 from db.queries import Elite, LineageRow, Question, Table
 from db.reading import ArchiveReader, ExportFormat
-from db.records import Evaluation, Problem, Run
+from db.records import CONFIRM, Evaluation, Problem, Run
 from db.rows import COLUMNS, row_of
 
 __all__ = ["ArchiveReader", "Elite", "LineageRow", "ProgramArchive", "Table"]
@@ -30,6 +30,11 @@ BATCH_ROWS = 1000
 _INSERT = (
     f"INSERT INTO evaluations ({', '.join(COLUMNS)})"
     f" SELECT {', '.join(f'unnest(?::{kind}[])' for kind in COLUMNS.values())}"
+)
+# what was claimed of the same work before holds no cell any more: winners are chosen, and so they were lucky
+_SUPERSEDE = (
+    "UPDATE evaluations SET rank_us = NULL"
+    " WHERE (program_id = ? OR fingerprint = ?) AND problem_id = ? AND hardware_id = ? AND precision = ? AND seq < ?"
 )
 
 
@@ -208,6 +213,9 @@ class ProgramArchive(ArchiveReader):
         rows = [row_of(e, self._seq + n) for n, e in enumerate(evaluations, start=1)]
         with self._writing() as connection:
             connection.execute(_INSERT, [list(column) for column in zip(*rows, strict=True)])
+            for n, evaluation in enumerate(evaluations, start=1):
+                if evaluation.candidate.lineage.operator == CONFIRM:
+                    connection.execute(_SUPERSEDE, _superseded(evaluation, self._seq + n))
         self._seq += len(rows)
 
     def _known_ids(self, candidate_ids: list[str]) -> set[str]:
@@ -216,6 +224,13 @@ class ProgramArchive(ArchiveReader):
 
     def _last_seq(self) -> int:
         return int(self._rows(Question("SELECT coalesce(max(seq), 0) FROM evaluations", []))[0][0])
+
+
+def _superseded(evaluation: Evaluation, seq: int) -> list[Any]:
+    """The parameters of `_SUPERSEDE` for a second judgement in row `seq`."""
+    verdict = evaluation.verdict
+    fingerprint = verdict.fingerprint or None  # NULL equals nothing
+    return [verdict.program_id, fingerprint, verdict.problem_id, verdict.hardware_id, verdict.precision, seq]
 
 
 def _roll_back(connection: duckdb.DuckDBPyConnection) -> None:

@@ -167,6 +167,10 @@ class Hardware(Record):
 # -------------------------------------------------------------------------------------------------------- candidate
 
 
+CONFIRM = "confirm"
+"""The operator of a second judgement of a program that stood out. It replaces what was claimed before."""
+
+
 class Lineage(Record):
     """Where a program comes from: the parents it was made of and who made it."""
 

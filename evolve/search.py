@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from db.errors import SeedError
-from db.records import Candidate, Evaluation, Lineage
+from db.records import CONFIRM, Candidate, Evaluation, Lineage
 from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.events import Judged, Migrated, OnEvent, Progress, Ticked
@@ -22,7 +22,6 @@ from islands.summary import IslandSummary
 
 TICK_S = 0.5
 IDLE_S = 0.05  # pause of a chain whose island waits for verdicts before it proposes more
-CONFIRM = "confirm"  # the operator that a second judgement is recorded under
 N_CONFIRM_ROUNDS = 3
 N_RESEEDED = 4  # elites that a stagnant island starts again from
 

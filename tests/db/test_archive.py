@@ -12,7 +12,7 @@ from archive_records import evaluation, problem, program_of, run
 from db.archive import ProgramArchive
 from db.errors import ArchiveError, NotFoundError
 from db.measures import TIERS, MeasureSpace
-from db.records import Evaluation, LatencyKind, PrecisionClass, RunStatus
+from db.records import CONFIRM, Evaluation, LatencyKind, PrecisionClass, RunStatus
 from db.rows import COLUMNS, row_of
 
 
@@ -165,3 +165,29 @@ def test_time_of_an_evaluation_is_exact_and_readable(archive: ProgramArchive) ->
     archive.insert([at])
     assert archive.query("SELECT created_at FROM evaluations").rows == [("2023-11-14 22:13:20.123456",)]
     assert archive.evaluations("r1") == [at]
+
+
+def confirmation(of: Evaluation, number: int, latency_us: float | None) -> Evaluation:
+    """A second judgement of the same program."""
+    again = evaluation(number, latency_us=latency_us, source=of.candidate.source)
+    lineage = again.candidate.lineage.model_copy(update={"operator": CONFIRM, "parents": (of.candidate.program_id,)})
+    return again.model_copy(update={"candidate": again.candidate.model_copy(update={"lineage": lineage})})
+
+
+def test_a_second_judgement_replaces_a_lucky_one(archive: ProgramArchive) -> None:
+    lucky, steady = evaluation(1, latency_us=50), evaluation(2, latency_us=60)
+    archive.insert([lucky, steady])
+    assert archive.insert([confirmation(lucky, 3, latency_us=70)]) == 1
+    best = archive.best(problem().problem_id)
+    assert best is not None
+    assert best.program.program_id == steady.candidate.program_id
+    slower = [e for e in archive.elites() if e.program.program_id == lucky.candidate.program_id]
+    assert [e.verdict.latency.device_us for e in slower if e.verdict.latency] == [70]
+    assert n_stored(archive) == 3
+
+
+def test_a_program_that_fails_its_second_judgement_holds_no_cell(archive: ProgramArchive) -> None:
+    fast, steady = evaluation(1, latency_us=50), evaluation(2, latency_us=60)
+    archive.insert([fast, steady])
+    archive.insert([confirmation(fast, 3, latency_us=None)])
+    assert {e.program.program_id for e in archive.elites()} == {steady.candidate.program_id}
