@@ -152,10 +152,6 @@ class Program:
             node = self.parents[node]
             yield node
 
-    def enclosing(self, node: cst.CSTNode, kind: type[N]) -> N | None:
-        """The innermost node of a type around a node."""
-        return next((a for a in self.ancestors(node) if isinstance(a, kind)), None)
-
     def runs(self, kernel_name: str, is_launched: Callable[[str], bool]) -> bool:
         """Whether a kernel is among those launched, or is called by one of them."""
         if is_launched(kernel_name):

@@ -76,16 +76,6 @@ def names_computed_from(program: Program, scope: Scope, is_source: Callable[[Bin
         reached |= more
 
 
-def block_of(program: Program, node: cst.CSTNode) -> tuple[cst.CSTNode, cst.CSTNode] | None:
-    """The innermost block around a node, and the statement of that block in which the node lies."""
-    child = node
-    for ancestor in program.ancestors(node):
-        if isinstance(ancestor, _BLOCKS):
-            return ancestor, child
-        child = ancestor
-    return None
-
-
 def statement_beside(program: Program, node: cst.CSTNode, other: cst.CSTNode) -> cst.CSTNode | None:
     """The statement around `node` that lies in a block around `other`: what can be followed by a new statement that
     `other` sees."""

@@ -51,9 +51,3 @@ def line_end(source: str, position: int) -> int:
     """Where the line of a position ends: the index of its newline, or the length of the source."""
     end = source.find("\n", position)
     return len(source) if end < 0 else end
-
-
-def reindent(text: str, old: str, new: str) -> str:
-    """Lines of `text` that start with the white space `old` start with `new` instead."""
-    lines = text.split("\n")
-    return "\n".join(new + line[len(old) :] if line.startswith(old) and line.strip() else line for line in lines)

@@ -8,7 +8,7 @@ import libcst as cst
 from support.parents import kernel_sources
 
 from islands.operators.structural.analysis import analyse
-from islands.operators.structural.text import Edit, reindent, splice
+from islands.operators.structural.text import Edit, splice
 
 
 def test_edits_apply_in_order_and_contradictions_give_nothing() -> None:
@@ -18,10 +18,6 @@ def test_edits_apply_in_order_and_contradictions_give_nothing() -> None:
     assert splice(source, [Edit(0, 4, "x"), Edit(0, 4, "y")]) is None
     assert splice(source, [Edit(0, 4, "x"), Edit(0, 4, "x")]) == "x456789"
     assert splice(source, [Edit(0, 4, "x"), Edit(4, 4, "-")]) == "x-456789"
-
-
-def test_reindent_leaves_blank_lines_alone() -> None:
-    assert reindent("  a\n\n    b\nc", "  ", "      ") == "      a\n\n        b\nc"
 
 
 def test_positions_are_those_of_the_text() -> None:
