@@ -6,7 +6,7 @@ Ray and the actors take seconds to start; every question here is answered in a f
 from __future__ import annotations
 
 import contextlib
-import os
+import tempfile
 from pathlib import Path
 
 from db.archive import ProgramArchive
@@ -43,7 +43,8 @@ def check_start(config: RunConfig, device: DeviceKind, *, wait_s: float = 0.0) -
 def _check_folder(folder: Path) -> None:
     """Results are written last: a folder that cannot be made must not be found out then."""
     existing = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
-    if not existing.is_dir():
-        raise ArchiveError(f"cannot write results to {folder}: {existing} is no folder", "name another: --out DIR")
-    if not os.access(existing, os.W_OK | os.X_OK):
-        raise ArchiveError(f"cannot write results to {folder}: {existing} is read-only", "name another: --out DIR")
+    try:
+        tempfile.TemporaryFile(dir=existing).close()  # permissions alone do not tell: they never stop root
+    except OSError as error:
+        message = f"cannot write results to {folder}: {existing}: {error.strerror}"
+        raise ArchiveError(message, "name another folder: --out DIR") from None

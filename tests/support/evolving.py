@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -28,8 +29,10 @@ class Ended(NamedTuple):
         return self.err.splitlines()
 
 
-def evolve(*arguments: str | Path, cwd: Path, limit_s: float = LIMIT_S, **environment: str) -> Ended:
-    """Runs a command to its end."""
+def evolve(
+    *arguments: str | Path, cwd: Path, limit_s: float = LIMIT_S, heeds_permissions: bool = False, **environment: str
+) -> Ended:
+    """Runs a command to its end; one that `heeds_permissions` of files even where the tests run as root."""
     done = subprocess.run(
         [*COMMAND, *map(str, arguments)],
         cwd=cwd,
@@ -38,8 +41,17 @@ def evolve(*arguments: str | Path, cwd: Path, limit_s: float = LIMIT_S, **enviro
         text=True,
         timeout=limit_s,
         check=False,
+        preexec_fn=_heed_permissions if heeds_permissions else None,
     )
     return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def _heed_permissions() -> None:
+    """Gives up what lets root pass over permissions; does nothing for others, who have not got it."""
+    drop_from_bounding_set, override, search = 24, 1, 2  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
+    libc = ctypes.CDLL(None)
+    for capability in (override, search):
+        libc.prctl(drop_from_bounding_set, capability, 0, 0, 0)
 
 
 def rows(sql: str, *, archive: Path) -> list[dict[str, Any]]:
