@@ -167,7 +167,7 @@ def seconds_of(work: Callable[[], object]) -> float:
 
 
 def reopen(path: Path) -> float:
-    """Seconds until a fresh process has the archive open, after one was killed with everything still in the log."""
+    """Seconds until a fresh process has the archive open, after a clean close."""
     code = (
         "import sys, time; from db.archive import ProgramArchive; begin = time.perf_counter();"
         " archive = ProgramArchive.open(sys.argv[1]); print(time.perf_counter() - begin)"
