@@ -16,10 +16,10 @@ from typing import Any
 import duckdb
 import pytest
 import ray
+from support.evolving import Ended, Started, evolve, rows
 
 from db.archive import ProgramArchive
 from db.errors import ArchiveBusyError
-from tests.support.evolving import Ended, Started, evolve, rows
 
 SOON_S = 30.0  # a command that does not start Ray; generous, because test machines are busy
 NAME = "fused_add_rms_norm"

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from support.evolving import Ended, Started, evolve, rows
 
 from db.live import open_for_reading
 from db.records import Evaluation, Outcome, RunStatus
 from evolve.config import load_config
 from evolve.events import Event, Judged, Migrated, RunEnded, RunResult, RunStarted, Ticked
 from evolve.run import run_search
-from tests.support.evolving import Ended, Started, evolve, rows
 
 pytestmark = pytest.mark.slow
 
