@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import socket
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -100,6 +101,12 @@ async def answer(reference: Awaitable[T]) -> T:
 
 
 ActorDied = RayActorError
+
+
+def why_it_died(error: RayActorError) -> str:
+    """One line: what its constructor raised, where it never lived, or how its process ended."""
+    lines = re.sub(r"\x1b\[\d*m", "", str(error)).strip().splitlines()
+    return lines[-1 if "creation task" in lines[0] else 0].strip()
 
 
 async def end_actors(actors: Sequence[Any], timeout_s: float) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ from db.errors import ClusterError
 from db.records import Candidate, Gate, GateResult, Outcome, PrecisionClass, Verdict
 from evaluators.report import EvaluatorReport
 from evolve.busy import BusyClock
-from evolve.cluster import ActorDied, answer
+from evolve.cluster import ActorDied, answer, why_it_died
 
 N_TRIALS = 2  # of one candidate, when actors die
 MAX_CRASHES = 8  # candidates in a row
@@ -92,7 +93,7 @@ class JudgePool:
         self._hardware_id = report.hardware.hardware_id
         self._versions = report.versions
         self._precision = precision
-        self._n_crashes = 0  # in a row
+        self._n_crashes: Counter[str] = Counter()  # in a row, by method
         self._programs: dict[str, Verdict] = {}  # of this run, by program id
         self._in_progress: dict[str, asyncio.Future[Verdict]] = {}  # by program id or fingerprint
 
@@ -181,12 +182,12 @@ class JudgePool:
             try:
                 result = await pool.call(method, *arguments)
             except ActorDied as error:
-                reason = str(error).splitlines()[0]
+                reason = why_it_died(error)
             else:
-                self._n_crashes = 0
+                self._n_crashes[method] = 0
                 return result
-        self._n_crashes += 1
-        if self._n_crashes >= MAX_CRASHES:
+        self._n_crashes[method] += 1
+        if self._n_crashes[method] >= MAX_CRASHES:
             raise ClusterError(f"the judging processes keep dying: {reason}", "look for the cause with: evolve doctor")
         return self._crash(candidate, reason)
 
