@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ from evolve.cluster import ActorDied, answer, why_it_died
 
 N_TRIALS = 2  # of one candidate, when actors die
 MAX_CRASHES = 8  # candidates in a row
+AVOIDED_S = 5.0  # about what an actor takes to start again
 
 
 class Judge(Protocol):
@@ -32,14 +34,15 @@ class Judge(Protocol):
 class ActorPool:
     """Actors of one kind; a call goes to the one with the fewest calls in progress.
 
-    One that died is avoided until the others have more to do, the longer the more often it died in a row: it fails at
-    once and would draw every call.
+    One that died is avoided for a while, the longer the more often it died in a row: a dead actor fails at once and
+    would draw every call.
     """
 
     def __init__(self, actors: Sequence[Any]) -> None:
         self._actors = list(actors)
         self._load = [0] * len(self._actors)
         self._n_deaths = [0] * len(self._actors)  # since it last answered
+        self._avoided_until = [0.0] * len(self._actors)
         self._busy = [BusyClock() for _ in self._actors]
 
     def __len__(self) -> int:
@@ -58,6 +61,7 @@ class ActorPool:
         try:
             result = await answer(getattr(self._actors[index], method).remote(*arguments))
         except ActorDied:
+            self._avoided_until[index] = time.monotonic() + AVOIDED_S * 2 ** self._n_deaths[index]
             self._n_deaths[index] += 1
             raise
         finally:
@@ -66,8 +70,8 @@ class ActorPool:
         self._n_deaths[index] = 0
         return result
 
-    def _burden(self, index: int) -> float:
-        return self._load[index] + 2.0 ** self._n_deaths[index]
+    def _burden(self, index: int) -> tuple[bool, int]:
+        return time.monotonic() < self._avoided_until[index], self._load[index]
 
 
 class JudgePool:
