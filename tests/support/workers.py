@@ -75,16 +75,19 @@ def calls(log: Path) -> list[str]:
 
 
 def note(candidate: Candidate, call: str) -> None:
-    with Path(said(candidate, "log"), "calls.txt").open("a") as file:
-        file.write(f"{call} {candidate.candidate_id}\n")
+    if folder := said(candidate, "log"):
+        with Path(folder, "calls.txt").open("a") as file:
+            file.write(f"{call} {candidate.candidate_id}\n")
 
 
-def make_verdict(candidate: Candidate, refusal: str = "", versions: dict[str, str] = VERSIONS) -> Verdict:
-    fingerprint = said(candidate, "work")
+def make_verdict(
+    candidate: Candidate, refusal: str = "", *, gate: Gate = Gate.STATIC, versions: dict[str, str] = VERSIONS
+) -> Verdict:
+    by_chance = 50 + int(candidate.program_id, 16) % 10_000 / 100
     latency = Latency(
         kind=LatencyKind.MEASURED,
         method="graph",
-        device_us=float(said(candidate, "us", "90.0")),
+        device_us=float(said(candidate, "us", str(by_chance))),
         low_us=1.0,
         high_us=1e6,
         baseline_us=BASELINE_US,
@@ -97,11 +100,11 @@ def make_verdict(candidate: Candidate, refusal: str = "", versions: dict[str, st
         program_id=candidate.program_id,
         hardware_id=runs.make_hardware().hardware_id,
         outcome=Outcome.FAILED if refusal else Outcome.CORRECT,
-        gates=(GateResult(gate=Gate.STATIC, passed=not refusal, reason=refusal),),
+        gates=(GateResult(gate=gate, passed=not refusal, reason=refusal),),
         latency=None if refusal else latency,
         tier=None if refusal else Tier.MEMORY_BOUND,
         profile=None if refusal else Profile(source="compiled", memory_sol_pct=70.0),
-        fingerprint=fingerprint,
+        fingerprint=said(candidate, "work"),
         versions=versions,
         seconds={"timing": 0.1},
     )
@@ -121,11 +124,12 @@ class MadeUpEvaluator:
     def evaluate(self, prepared: Prepared) -> Verdict:
         candidate = prepared.candidate
         note(candidate, "evaluate")
-        if calls(Path(said(candidate, "log"))).count(f"evaluate {candidate.candidate_id}") <= int(
-            said(candidate, "kills", "0")
-        ):
+        kills = int(said(candidate, "kills", "0"))
+        if kills and calls(Path(said(candidate, "log"))).count(f"evaluate {candidate.candidate_id}") <= kills:
             os._exit(1)
         time.sleep(float(said(candidate, "takes", "0")))
         if said(candidate, "work") == "no gpu":
             raise DeviceError("the GPU is gone", "look for it")
+        if said(candidate, "wrong") or (said(candidate, "lucky") and candidate.lineage.operator == "confirm"):
+            return make_verdict(candidate, "it differs from the reference", gate=Gate.CORRECTNESS)
         return make_verdict(candidate)

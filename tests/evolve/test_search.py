@@ -1,0 +1,239 @@
+"""The loop on real islands, a real archive and actors that judge: what is asked, kept, told, sent and judged twice."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from support.parents import kernel_sources
+from support.workers import MadeUpEvaluator, MadeUpPreparer, make_candidate, make_report, make_verdict
+
+from db.actor import ArchiveActor
+from db.errors import SeedError
+from db.records import EntryPoint, Evaluation, PrecisionClass
+from evolve.budget import Budget
+from evolve.events import Event, Judged, Migrated, Ticked
+from evolve.judging import ActorPool, JudgePool
+from evolve.progress import ProgressMeter
+from evolve.search import CONFIRM, Search
+from islands.actor import IslandActor
+from islands.migration import make_topology
+from islands.seed import Seed
+from islands.settings import IslandSettings
+
+KERNEL = kernel_sources()["row_softmax"]
+LIMIT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def judges(ray_session: None) -> Iterator[tuple[ActorPool, ActorPool]]:
+    actors = [MadeUpPreparer.remote(), MadeUpEvaluator.remote()]
+    yield ActorPool(actors[:1]), ActorPool(actors[1:])
+    for actor in actors:
+        ray.kill(actor)
+
+
+@dataclass
+class Stage:
+    """One search with everything that it touches; `play` runs steps of it in one event loop."""
+
+    search: Search
+    budget: Budget
+    meter: ProgressMeter
+    archive: Any
+    islands: list[Any]
+    events: list[Event] = field(default_factory=list)
+
+    def play(self, *steps: Callable[[], Awaitable[object]]) -> None:
+        async def played() -> None:
+            for step in steps:
+                await step()
+
+        asyncio.run(asyncio.wait_for(played(), LIMIT_S))
+
+    def kept(self) -> list[Evaluation]:
+        """What is in the archive, in the order in which it came there."""
+        return list(ray.get(self.archive.evaluations.remote("run"), timeout=60))
+
+    def count(self, kind: type[Event]) -> int:
+        return sum(isinstance(event, kind) for event in self.events)
+
+
+StageMaker = Callable[..., Stage]
+
+
+@pytest.fixture
+def stage(judges: tuple[ActorPool, ActorPool], tmp_path: Path) -> Iterator[StageMaker]:
+    started: list[Any] = []
+
+    def make(
+        n_islands: int = 1,
+        evaluations: int = 8,
+        strategy: str = "map-elites",
+        topology: str = "ring",
+        batch: int = 1,
+        chains: int = 2,
+        **settings: Any,
+    ) -> Stage:
+        islands = [_island(index, strategy, IslandSettings(**settings)) for index in range(n_islands)]
+        archive = ArchiveActor.remote(str(tmp_path / "archive.duckdb"))  # type: ignore[attr-defined]
+        started.extend([*islands, archive])
+        budget = Budget(evaluations)
+        meter = ProgressMeter(budget)
+        events: list[Event] = []
+        judge = JudgePool(
+            preparers=judges[0],
+            evaluators=judges[1],
+            archive=archive,
+            report=make_report(),
+            precision=PrecisionClass.REFERENCE,
+        )
+        search = Search(
+            islands=islands,
+            judge=judge,
+            archive=archive,
+            budget=budget,
+            meter=meter,
+            topology=make_topology(topology),
+            rng=random.Random(0),
+            on_event=events.append,
+            chains_per_island=chains,
+            batch=batch,
+            stop_when_stagnant=True,
+        )
+        return Stage(search, budget, meter, archive, islands, events)
+
+    yield make
+    for actor in started:
+        ray.kill(actor)
+
+
+def _island(index: int, strategy: str, settings: IslandSettings) -> Any:
+    return IslandActor.options(num_cpus=0).remote(  # type: ignore[attr-defined]
+        island_id=index,
+        run_id="run",
+        problem_id="problem",
+        entry_point=EntryPoint.MODEL,
+        strategy=strategy,
+        settings=settings,
+    )
+
+
+def seed(**says: object) -> Seed:
+    """A program of no kernel, which no technique applies to; its judges do what it says."""
+    return Seed(source="\n".join(f"{name} = {value}" for name, value in says.items()), origin="file")
+
+
+@pytest.mark.parametrize("strategy", ["map-elites", "best-of-n", "greedy", "beam"])
+def test_every_strategy_spends_its_budget(stage: StageMaker, strategy: str) -> None:
+    play = stage(n_islands=2, evaluations=11, strategy=strategy, batch=2, migration_interval=3)
+    play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
+    kept = play.kept()
+    ids = [e.candidate.candidate_id for e in kept]
+    assert len(ids) == len(set(ids)) == play.count(Judged) == 11
+    assert play.budget.stop_reason == "evaluations"
+    assert {e.candidate.island for e in kept} == {0, 1}
+    assert all(e.candidate.lineage.parents for e in kept if e.candidate.lineage.operator != "seed")
+    assert play.meter.best is not None
+    assert play.meter.best.verdict.latency == min(
+        (e.verdict.latency for e in kept if e.verdict.latency), key=lambda latency: latency.device_us
+    )
+
+
+def test_all_islands_start_from_seeds_that_are_judged_once(stage: StageMaker) -> None:
+    play = stage(n_islands=2)
+    play.play(lambda: play.search.seed([seed(us=80.0), seed(us=90.0, wrong=1)]))
+    kept = play.kept()
+    assert [(e.candidate.island, bool(e.verdict.duplicate_of)) for e in kept] == [
+        (0, False),
+        (0, False),
+        (1, True),
+        (1, True),
+    ]
+    assert all(e.candidate.lineage.seeded_from == "file" for e in kept)
+    assert play.budget.evaluations_left == 8 - 4
+
+
+def test_seeds_of_which_none_works_end_the_run_and_are_kept(stage: StageMaker) -> None:
+    play = stage(n_islands=2)
+    with pytest.raises(SeedError, match="correctness: it differs from the reference"):
+        play.play(lambda: play.search.seed([seed(us=1.0, wrong=1), seed(us=2.0, refused="no kernel")]))
+    assert len(play.kept()) == 2
+
+
+def test_a_run_with_nothing_to_propose_ends(stage: StageMaker) -> None:
+    play = stage(evaluations=50)
+    play.play(lambda: play.search.seed([seed(us=80.0)]), play.search.run)
+    assert len(play.kept()) == 1 and play.budget.stop_reason == ""
+
+
+def test_elites_reach_the_next_island(stage: StageMaker, tmp_path: Path) -> None:
+    """Island 0 was left with a program that no other island could make of its own."""
+    play = stage(n_islands=2, evaluations=12, migration_interval=2)
+    best = make_candidate(0, tmp_path, us=1.0)
+    planted = Evaluation(candidate=best, verdict=make_verdict(best))
+    play.play(
+        lambda: play.search.restore([planted], elapsed_s=0.0),
+        lambda: play.search.seed([Seed(source=KERNEL)]),
+        play.search.run,
+    )
+    migrations = [(e.source, e.target) for e in play.events if isinstance(e, Migrated) and e.n_migrants]
+    assert (0, 1) in migrations and all(source != target for source, target in migrations)
+    assert ray.get(play.islands[1].summary.remote(), timeout=60).best_latency_us == 1.0
+
+
+def test_winners_are_judged_again_and_a_lucky_one_loses(stage: StageMaker) -> None:
+    play = stage()
+    first = [seed(us=50.0, lucky=1), seed(us=60.0), seed(us=70.0), seed(us=80.0)]
+    play.play(lambda: play.search.seed(first))
+    assert play.meter.best is not None and play.meter.best.verdict.latency is not None
+    assert play.meter.best.verdict.latency.device_us == 50.0
+    play.play(lambda: play.search.confirm(2))
+    looks = [e for e in play.kept() if e.candidate.lineage.operator == CONFIRM]
+    assert [e.verdict.is_correct for e in looks] == [False, True]
+    assert [e.candidate.lineage.parents[0] for e in looks] == [e.candidate.program_id for e in looks]
+    assert play.meter.best is not None and play.meter.best.verdict.latency is not None
+    assert play.meter.best.verdict.latency.device_us == 60.0 and play.meter.best.candidate.candidate_id in {
+        e.candidate.candidate_id for e in looks
+    }
+
+
+def test_where_no_winner_passes_again_the_next_are_tried(stage: StageMaker) -> None:
+    play = stage()
+    first = [seed(us=50.0, lucky=1), seed(us=60.0, lucky=1), seed(us=70.0), seed(us=80.0)]
+    play.play(lambda: play.search.seed(first), lambda: play.search.confirm(2))
+    looks = [e for e in play.kept() if e.candidate.lineage.operator == CONFIRM]
+    assert [e.verdict.is_correct for e in looks] == [False, False, True, True]
+    assert play.meter.best is not None and play.meter.best.verdict.latency is not None
+    assert play.meter.best.verdict.latency.device_us == 70.0
+
+
+def test_a_resumed_search_goes_on_where_it_was(stage: StageMaker) -> None:
+    earlier = stage(evaluations=6)
+    earlier.play(lambda: earlier.search.seed([Seed(source=KERNEL)]), earlier.search.run)
+    earlier.play(lambda: earlier.search.confirm(1))
+    judged = earlier.kept()
+    ray.get(earlier.archive.close.remote(), timeout=60)
+    later = stage(evaluations=10)
+    later.play(
+        lambda: later.search.restore(judged, elapsed_s=7.0),
+        lambda: later.search.seed([Seed(source=KERNEL)]),
+        later.search.run,
+    )
+    programs = [e for e in later.kept() if e.candidate.lineage.operator != CONFIRM]
+    assert len(programs) == len({e.candidate.candidate_id for e in programs}) == 10
+    assert len({e.candidate.program_id for e in programs}) == 10  # nothing is asked a second time
+    assert later.count(Judged) == 4 and 7.0 <= later.budget.elapsed_s < 7.0 + LIMIT_S
+
+
+def test_ticks_tell_where_a_run_stands_and_stagnation_ends_it(stage: StageMaker) -> None:
+    play = stage(evaluations=500, stagnation_window=3, stagnation_margin=0.9)
+    play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
+    assert play.budget.stop_reason == "stagnation" and play.count(Ticked) >= 1
+    assert len(play.kept()) < 500
