@@ -132,7 +132,7 @@ def seed(**says: object) -> Seed:
 
 @pytest.mark.parametrize("strategy", ["map-elites", "best-of-n", "greedy", "beam"])
 def test_every_strategy_spends_its_budget(stage: StageMaker, strategy: str) -> None:
-    play = stage(n_islands=2, evaluations=11, strategy=strategy, batch=2, migration_interval=3)
+    play = stage(n_islands=2, evaluations=11, strategy=strategy, batch=2, in_flight=2, migration_interval=3)
     play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
     kept = play.kept()
     ids = [e.candidate.candidate_id for e in kept]
