@@ -23,8 +23,11 @@ class RunFolder:
     def __init__(self) -> None:
         _sweep(Path(tempfile.gettempdir()))
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX))
-        self._lock = os.open(self.path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # it gets its name when it is locked: a sweep that comes in between would take the folder for a left one
+        unnamed = self.path / f"{_LOCK}.new"
+        self._lock = os.open(unnamed, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
+        unnamed.rename(self.path / _LOCK)
         self._n_made = 0
 
     def make_workspace(self) -> Path:

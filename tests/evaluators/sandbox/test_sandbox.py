@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -194,6 +195,22 @@ def test_folders_that_nobody_locks_are_swept(tmp_path: Path, monkeypatch: pytest
     for folder in (first, second):
         folder.remove()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_is_never_swept_while_it_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zygotes that start at the same time sweep each other's folders."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def n_lost(n_folders: int) -> int:
+        lost = 0
+        for _ in range(n_folders):
+            folder = RunFolder()
+            lost += not folder.path.exists()
+            folder.remove()
+        return lost
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(n_lost, [100] * 8)) == 0
 
 
 def test_the_judges_side_imports_no_torch() -> None:
