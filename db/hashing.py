@@ -9,7 +9,11 @@ from functools import lru_cache
 
 # where statements stand; a docstring is nowhere else, and walking every expression takes as long as parsing
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
+_LINE_END = re.compile(r"\r\n|\r|\n")  # as Python's parser counts lines
 _MAY_BE_F_STRING = re.compile(r"""\b(f|fr|rf)["']""", re.IGNORECASE)
+
+MAX_KEPT_STATEMENTS = 4096
+_statements: dict[tuple[str, int, int | None], str] = {}  # canonical text by what is written, and where in its lines
 
 
 @lru_cache(maxsize=1024)
@@ -23,13 +27,32 @@ def canonical_source(source: str) -> str:
         SyntaxError: the source does not parse.
     """
     tree = ast.parse(source)
-    blocks: list[ast.AST] = [tree]
+    _strip_docstring(tree)
+    lines = _LINE_END.split(source)
+    return "\n".join(_canonical_statement(statement, lines) for statement in tree.body)
+
+
+def _canonical_statement(statement: ast.stmt, lines: list[str]) -> str:
+    """A statement at the top level. What is written alike is unparsed once: an edit leaves most of a program alone."""
+    first = min([statement.lineno, *(d.lineno for d in getattr(statement, "decorator_list", ()))])
+    text = "\n".join(lines[first - 1 : statement.end_lineno])
+    key = (text, statement.col_offset, statement.end_col_offset)  # several may share a line
+    known = _statements.get(key)
+    if known is None:
+        if len(_statements) >= MAX_KEPT_STATEMENTS:
+            _statements.clear()
+        known = _statements[key] = _unparsed(statement, may_be_f_string=_MAY_BE_F_STRING.search(text) is not None)
+    return known
+
+
+def _unparsed(statement: ast.stmt, *, may_be_f_string: bool) -> str:
+    blocks: list[ast.AST] = [statement]
     while blocks:
         node = blocks.pop()
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             _strip_docstring(node)
         blocks += (child for field in _BLOCKS for child in getattr(node, field, ()))
-    return ast.unparse(_FormatCalls().visit(tree) if _MAY_BE_F_STRING.search(source) else tree)
+    return ast.unparse(_FormatCalls().visit(statement) if may_be_f_string else statement)
 
 
 def _strip_docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> None:

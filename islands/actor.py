@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 
 import ray
@@ -14,6 +15,8 @@ from islands.seed import Seed
 from islands.settings import IslandSettings
 from islands.strategies import make_strategy
 from islands.summary import IslandSummary
+
+GC_THRESHOLDS = (50_000, 20, 100)
 
 
 @ray.remote
@@ -32,6 +35,8 @@ class IslandActor:
         settings: IslandSettings | None = None,
         precision: PrecisionClass = PrecisionClass.REFERENCE,
     ) -> None:
+        # taken-apart programs are many small objects that live long: looking at them again and again costs a fifth
+        gc.set_threshold(*GC_THRESHOLDS)
         self._island = Island(
             island_id=island_id,
             run_id=run_id,

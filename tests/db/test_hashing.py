@@ -11,7 +11,7 @@ import pytest
 from db.hashing import canonical_source, content_hash, program_id_of
 
 GOLDEN_FILE = Path(__file__).parent.parent / "data" / "golden_source.py"
-GOLDEN_HASH = "0a9195f35d4c87ca"
+GOLDEN_HASH = "6767853af9ba4df0"
 ROOT = Path(__file__).parent.parent.parent
 
 PLAIN = """
@@ -60,6 +60,19 @@ def test_comments_formatting_and_docstrings_make_no_new_program() -> None:
 )
 def test_another_program_has_another_name(other: str) -> None:
     assert program_id_of(PLAIN, "kernel_function") != program_id_of(other, "kernel_function")
+
+
+def test_statements_that_share_lines_are_told_apart() -> None:
+    one, other = "x = 1; y = 2\n", "y = 2; x = 1\n"
+    assert canonical_source(one) == "x = 1\ny = 2"
+    assert canonical_source(other) == "y = 2\nx = 1"
+
+
+def test_every_line_end_of_python_is_a_line_end() -> None:
+    for end in ("\r\n", "\r", "\n"):
+        assert canonical_source(f'a = "\x0c"{end}b = 1{end}def f():{end}    return 2') == (
+            "a = '\\x0c'\nb = 1\ndef f():\n    return 2"
+        )
 
 
 def test_the_entry_point_is_part_of_the_name() -> None:
