@@ -87,11 +87,15 @@ class Ticked(Record):
     progress: Progress
 
 
+class Interrupted(Record):
+    """Somebody wants the run to end: what is being judged is finished, nothing new is asked."""
+
+
 class RunEnded(Record):
     """The last event of a run."""
 
     result: RunResult
 
 
-Event = RunStarted | Judged | Migrated | Ticked | RunEnded
+Event = RunStarted | Judged | Migrated | Ticked | Interrupted | RunEnded
 OnEvent = Callable[[Event], None]

@@ -23,7 +23,7 @@ from evolve.cluster import answer, connected
 from evolve.config import RunConfig, make_config
 from evolve.crew import Crew
 from evolve.device import resolve_device
-from evolve.events import Event, OnEvent, RunEnded, RunResult, RunStarted
+from evolve.events import Event, Interrupted, OnEvent, RunEnded, RunResult, RunStarted
 from evolve.judging import JudgePool
 from evolve.output import write_results
 from evolve.preflight import check_start
@@ -101,7 +101,7 @@ async def _search(start: _Start, on_event: OnEvent) -> RunResult:
         await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
         on_event(_started(start, run, report))
         session = _Session(start.config, run, crew, report, on_event)
-        with _interruptible(session.budget):
+        with _interruptible(session.budget, on_event):
             await session.drive(start.seeds)
         result = await session.finish(start.problem)
     on_event(RunEnded(result=result))
@@ -233,13 +233,14 @@ def _started(start: _Start, run: Run, report: EvaluatorReport) -> RunStarted:
 
 
 @contextlib.contextmanager
-def _interruptible(budget: Budget) -> Iterator[None]:
+def _interruptible(budget: Budget, on_event: OnEvent) -> Iterator[None]:
     """Let the first Ctrl-C end the run in order; a second one ends it at once."""
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
         loop.remove_signal_handler(signal.SIGINT)
         budget.stop(INTERRUPTED)
+        on_event(Interrupted())
 
     try:
         loop.add_signal_handler(signal.SIGINT, interrupt)

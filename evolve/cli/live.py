@@ -12,10 +12,11 @@ from rich.spinner import Spinner
 from db.records import LatencyKind
 from evolve.cli import panels
 from evolve.cli.console import console, format_seconds, format_times, format_us, is_terminal
-from evolve.events import Event, Judged, OnEvent, Progress, RunStarted, Ticked
+from evolve.events import Event, Interrupted, Judged, OnEvent, Progress, RunStarted, Ticked
 
 LINE_EVERY_S = 5.0
 STARTING = "starting workers, timing the baseline"
+STOPPING = "interrupted: finishing what is being judged; Ctrl-C again ends at once"
 
 
 @contextmanager
@@ -50,6 +51,8 @@ class LiveView:
             self._live.update(panels.header(event), refresh=True)
         elif isinstance(event, Judged):
             self._note(event)
+        elif isinstance(event, Interrupted):
+            self._improvements.append(STOPPING)
         elif isinstance(event, Ticked) and self._started is not None:
             width = self._live.console.width
             view = panels.dashboard(self._started, event.progress, self._improvements, width=width)
@@ -78,6 +81,8 @@ class LineView:
             print(start_line(event), flush=True)
         elif isinstance(event, Judged):
             self._note(event)
+        elif isinstance(event, Interrupted):
+            print(STOPPING, flush=True)
         elif isinstance(event, Ticked) and time.monotonic() - self._last >= self._every_s:
             self._last = time.monotonic()
             print(progress_line(event.progress, self._kind), flush=True)

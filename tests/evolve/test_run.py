@@ -86,6 +86,7 @@ def test_a_second_run_is_told_who_holds_the_archive(interrupted: Interrupted) ->
 
 def test_ctrl_c_ends_in_order_and_says_how_to_resume(interrupted: Interrupted) -> None:
     assert interrupted.code == 130, interrupted.printed
+    assert "interrupted: finishing what is being judged" in interrupted.printed
     assert "ended by  interrupted" in interrupted.printed and "Traceback" not in interrupted.printed
     run_id = interrupted.known_before[0].rsplit("-", 2)[0]
     assert f"evolve resume {run_id} --archive {interrupted.archive}" in interrupted.printed
