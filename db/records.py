@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from functools import cached_property
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validator, model_validator
 
@@ -195,9 +197,17 @@ class Candidate(Record):
     lineage: Lineage
 
     @computed_field  # type: ignore[prop-decorator]
-    @property
+    @cached_property
     def program_id(self) -> str:
+        """Computed once, and carried along from process to process."""
         return program_id_of(self.source, self.entry_point)
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """As pydantic's; a copy with another source has another id."""
+        copied = super().model_copy(update=update, deep=deep)
+        if update and not {"source", "entry_point"}.isdisjoint(update):
+            copied.__dict__.pop("program_id", None)
+        return copied
 
     @model_validator(mode="before")
     @classmethod

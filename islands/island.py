@@ -146,6 +146,7 @@ class Island:
             entry_point=self._entry_point,
             lineage=lineage,
         )
+        assert candidate.program_id == program_id  # asked here, so that whoever gets the candidate need not parse it
         self._next_number += 1
         self._known.add(program_id)
         self._in_flight[candidate.candidate_id] = candidate

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from archive_records import capture, evaluation, hardware, latency, problem, run
 from pydantic import ValidationError
 
 from db.errors import ArchiveBusyError, ArchiveError, EvolveError, NotFoundError
+from db.hashing import program_id_of
 from db.measures import Tier
 from db.records import (
     Candidate,
@@ -153,3 +155,14 @@ def test_errors_keep_message_and_hint_across_processes(error: EvolveError) -> No
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), copy.message, copy.hint) == (type(error), "a", "a", "b")
     assert getattr(copy, "owner_pid", None) == getattr(error, "owner_pid", None)
+
+
+def test_a_candidate_carries_its_program_id_and_a_copy_with_another_source_has_its_own() -> None:
+    candidate = evaluation(1).candidate
+    sent = pickle.loads(pickle.dumps(candidate))
+    assert sent == candidate
+    assert sent.program_id == candidate.program_id
+    assert "program_id" in sent.__dict__
+    other = candidate.model_copy(update={"source": "def kernel_function(x):\n    return x\n"})
+    assert other.program_id == program_id_of(other.source, other.entry_point) != candidate.program_id
+    assert candidate.model_copy(update={"island": 3}).program_id == candidate.program_id
