@@ -19,6 +19,8 @@ $(VENV)/.installed: pyproject.toml
 demo: $(VENV)/.installed
 	mkdir -p evolve-out
 	$(BIN)/evolve run softmax --preset demo --archive evolve-out/demo.duckdb --out evolve-out/demo
+	$(BIN)/evolve best softmax --archive evolve-out/demo.duckdb
+	@echo "open evolve-out/demo/report.html"
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest
