@@ -25,7 +25,6 @@ from pathlib import Path
 
 from db.live import open_for_reading
 
-MARK = "TRITON_EVOLVE_RECOVERY_MARK"
 DRIVER = """
 import sys
 from pathlib import Path
@@ -98,21 +97,21 @@ def torture(folder: Path, n_kills: int, rng: random.Random, longest_s: float) ->
 
 
 def alive(mark: str) -> list[str]:
-    """Command lines of processes that were started by the driver, by the mark in their environment or a zygote's."""
+    """Command lines of all processes that the driver started, directly or not, by the mark in their environment."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
                 command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-                is_ours = mark.encode() in (entry / "environ").read_bytes() or "evaluators.sandbox" in command
-                if is_ours and command:
+                if command and mark.encode() in (entry / "environ").read_bytes():
                     found.append(command[:80])
     return found
 
 
 def _start(archive: Path, notes: Path, mode: str, mark: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", DRIVER, str(archive), str(notes), mode, "0"]
-    environment = {**os.environ, MARK: mark, "PYTHONPATH": str(Path.cwd())}
+    # the sandbox gives its processes few variables; where to import from is one of them
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), f"/nowhere/{mark}"])}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
