@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from db.records import Candidate, DeviceKind, EntryPoint, Lineage, Problem, Verdict, Workload
-from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared, open_evaluator
+from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
+from evaluators.opening import open_evaluator
 from evaluators.versions import software_versions
 
 SOFTMAX = """

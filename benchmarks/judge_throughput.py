@@ -24,7 +24,8 @@ from typing import Any
 import torch
 
 from db.records import Candidate, DeviceKind, Lineage, Problem, Verdict
-from evaluators.evaluator import Evaluator, EvaluatorSettings, open_evaluator
+from evaluators.evaluator import Evaluator, EvaluatorSettings
+from evaluators.opening import open_evaluator
 from evaluators.problems import load_problem
 from evaluators.versions import software_versions
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import ray
 
 from db.records import Candidate, DeviceKind, LatencyKind, Problem, Verdict
-from evaluators.evaluator import Evaluator, EvaluatorReport, EvaluatorSettings, Prepared, open_evaluator
+from evaluators.evaluator import Evaluator, EvaluatorReport, EvaluatorSettings, Prepared
+from evaluators.opening import open_evaluator
 
 if TYPE_CHECKING:
     from evaluators.preparer import Preparer

@@ -15,10 +15,8 @@ from pydantic import Field
 from db.records import (
     Candidate,
     Capture,
-    DeviceKind,
     GateResult,
     Hardware,
-    Problem,
     Record,
     Verdict,
 )
@@ -32,7 +30,6 @@ __all__ = [
     "EvaluatorReport",
     "EvaluatorSettings",
     "Prepared",
-    "open_evaluator",
 ]
 
 
@@ -106,20 +103,3 @@ class Evaluator(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def open_evaluator(problem: Problem, settings: EvaluatorSettings, device: DeviceKind) -> Evaluator:
-    """An evaluator for the device; the first calls pay for references and baselines.
-
-    Raises:
-        DeviceError: `device` is CUDA and there is no usable GPU, or the problem does not fit in its memory.
-        ProblemError: the reference fails on its own inputs.
-        ConfigError: `settings.target` names no GPU of the hardware table.
-    """
-    if device is DeviceKind.CUDA:
-        from evaluators.cuda import CudaEvaluator
-
-        return CudaEvaluator(problem, settings)
-    from evaluators.modelled import ModelledEvaluator
-
-    return ModelledEvaluator(problem, settings)

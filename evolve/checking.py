@@ -8,7 +8,8 @@ from typing import Literal
 
 from db.errors import ConfigError
 from db.records import Candidate, DeviceKind, Hardware, Lineage, Problem, Record, Verdict
-from evaluators.evaluator import BaselineReport, open_evaluator
+from evaluators.evaluator import BaselineReport
+from evaluators.opening import open_evaluator
 from evaluators.problems import load_problem
 from evaluators.settings import EvaluatorSettings
 from evolve.device import resolve_device

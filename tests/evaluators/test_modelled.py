@@ -8,7 +8,8 @@ import pytest
 
 from db.errors import SeedError
 from db.records import Candidate, DeviceKind, Gate, LatencyKind, Lineage, Outcome, Problem, Verdict
-from evaluators.evaluator import Evaluator, EvaluatorSettings, open_evaluator
+from evaluators.evaluator import Evaluator, EvaluatorSettings
+from evaluators.opening import open_evaluator
 from evaluators.problems import load_problem
 
 

@@ -21,7 +21,8 @@ from db.records import (
     Verdict,
     Workload,
 )
-from evaluators.evaluator import Evaluator, EvaluatorSettings, open_evaluator
+from evaluators.evaluator import Evaluator, EvaluatorSettings
+from evaluators.opening import open_evaluator
 
 pytestmark = pytest.mark.gpu
 
