@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import os
 import re
+import signal
 import socket
+import threading
 from collections.abc import Awaitable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -68,11 +70,34 @@ def _initialise(address: str) -> None:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     options: dict[str, Any] = {"include_dashboard": False, "log_to_driver": False, "logging_level": "ERROR"}
     try:
-        # "local" starts a cluster of our own: a run must not land on one that somebody else left running
-        ray.init(address=address or os.environ.get("RAY_ADDRESS") or "local", **options)
+        with _patient():
+            # "local" starts a cluster of our own: a run must not land on one that somebody else left running
+            ray.init(address=address or os.environ.get("RAY_ADDRESS") or "local", **options)
     except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise _unreachable(address, first) from None
+
+
+@contextlib.contextmanager
+def _patient() -> Iterator[None]:
+    """Hold a Ctrl-C back until the end: Ray may crash where it is interrupted while it starts. A second one counts."""
+    held: list[int] = []
+
+    def hold(number: int, _: object) -> None:
+        if held:
+            raise KeyboardInterrupt
+        held.append(number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, hold)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if held:
+        raise KeyboardInterrupt
 
 
 def count_gpus() -> int:
@@ -109,12 +134,11 @@ def why_it_died(error: RayActorError) -> str:
     return lines[-1 if "creation task" in lines[0] else 0].strip()
 
 
-async def end_actors(actors: Sequence[Any], timeout_s: float) -> None:
-    """Call `close` on actors, some of which may be dead; those that take longer than the time are killed."""
+async def close_actors(actors: Sequence[Any], timeout_s: float) -> None:
+    """Call `close` on actors, some of which may be dead, and wait for all of them or for the time."""
     closing = [asyncio.ensure_future(_closed(actor)) for actor in actors]
     if closing:
         await asyncio.wait(closing, timeout=timeout_s)
-    kill(actors)
 
 
 async def _closed(actor: Any) -> None:
@@ -123,7 +147,7 @@ async def _closed(actor: Any) -> None:
 
 
 def kill(actors: Sequence[Any]) -> None:
-    """End actors that have nothing to put in order."""
+    """End actors that have nothing left to put in order."""
     for actor in actors:
         ray.kill(actor)
 

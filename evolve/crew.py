@@ -9,12 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from db.actor import ArchiveActor
+from db.errors import ClusterError
 from db.records import DeviceKind, Problem
 from evaluators.actor import start_evaluator, start_preparer
 from evaluators.report import EvaluatorReport
 from evaluators.settings import EvaluatorSettings
 from evolve import cluster
-from evolve.cluster import answer
+from evolve.cluster import ActorDied, answer, why_it_died
 from evolve.config import RunConfig
 from evolve.judging import ActorPool
 from evolve.preflight import READER_WAIT_S
@@ -23,7 +24,7 @@ from islands.actor import IslandActor
 CORES_PER_PREPARER = 4  # each compiles as many candidates side by side
 PREPARED_AHEAD = 1.5  # candidates in flight for each that can have a device context: the GPU never waits
 CLOSE_S = 20.0
-ABORT_S = 5.0  # for evaluators of a run that failed: one may be busy with its baseline
+ABORT_S = 3.0  # for evaluators of a run that failed: one may be busy with its baseline
 
 
 class Crew:
@@ -46,7 +47,8 @@ class Crew:
         All of them warm up at once: what takes longest, the evaluators, decides.
 
         Raises:
-            ArchiveError, ArchiveBusyError, DeviceError, ProblemError: as the parts say.
+            ClusterError: a worker died while it started.
+            ArchiveError, ArchiveBusyError, DeviceError, ProblemError, SeedError: as the parts say.
         """
         self.archive = self._start_archive()
         self._evaluators = [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
@@ -55,7 +57,11 @@ class Crew:
         ]
         self.islands = [self._start_island(index) for index in range(self._config.islands)]
         reporting = [answer(actor.report.remote()) for actor in self._evaluators]
-        _, report, *_ = await asyncio.gather(answer(self.archive.open.remote()), *reporting)
+        try:
+            _, report, *_ = await asyncio.gather(answer(self.archive.open.remote()), *reporting)
+        except ActorDied as error:
+            message = f"a worker of this run cannot start: {why_it_died(error)}"
+            raise ClusterError(message, "install the same version of this package on every node") from error
         return _as_report(report)
 
     def _start_archive(self) -> Any:
@@ -115,11 +121,12 @@ class Crew:
         await self.close(CLOSE_S if error is None else ABORT_S)
 
     async def close(self, timeout_s: float = CLOSE_S) -> None:
-        """Let evaluators and the archive finish, then end what is left."""
-        await cluster.end_actors([*self._preparers, *self._evaluators], timeout_s)
+        """Let evaluators and the archive finish, then end what is left; the archive ends when nobody knows it."""
+        judges = [*self._preparers, *self._evaluators]
+        await cluster.close_actors(judges, timeout_s)
+        cluster.kill([*judges, *self.islands])
         if self.archive is not None:
-            await cluster.end_actors([self.archive], timeout_s=CLOSE_S)
-        cluster.kill(self.islands)
+            await cluster.close_actors([self.archive], CLOSE_S)
 
 
 def settings_for(config: RunConfig) -> EvaluatorSettings:

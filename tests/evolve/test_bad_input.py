@@ -223,10 +223,10 @@ def test_a_shape_that_does_not_fit_in_memory(joined: tuple[str, ...], tmp_path: 
 
 
 @pytest.mark.slow
-def test_a_full_disk(tmp_path: Path) -> None:
+def test_a_full_disk(joined: tuple[str, ...], tmp_path: Path) -> None:
     """The archive's process may not write another byte to any file, as if the disk were full."""
     archive = tmp_path / "full.duckdb"
-    words = ("run", NAME, "--device", "cpu", "--islands", "1", "--evaluations", "500", "--archive", archive)
+    words = ("run", NAME, *joined[:-1], "500", "--device", "cpu", "--archive", archive)
     with Started(*words, cwd=tmp_path) as started:
         started.wait_for("new best")
         kept = rows("SELECT candidate_id FROM evaluations", archive=archive)

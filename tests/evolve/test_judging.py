@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import ray
-from support.workers import MadeUpEvaluator, MadeUpPreparer, calls, make_candidate, make_report, make_verdict
+from support.workers import BornDead, MadeUpEvaluator, MadeUpPreparer, calls, make_candidate, make_report, make_verdict
 
 from db.actor import ArchiveActor
 from db.errors import ClusterError, DeviceError
@@ -154,12 +154,10 @@ def test_a_dead_actor_does_not_draw_every_call(actors: Actors, archive: Any, tmp
 
 
 def test_a_machine_on_which_everything_dies_is_told(actors: Actors, archive: Any, tmp_path: Path) -> None:
-    dead = MadeUpEvaluator.remote()
-    ray.kill(dead, no_restart=True)
-    pool = make_pool([actors.preparer], [dead], archive)
+    pool = make_pool([actors.preparer], [BornDead.remote()], archive)
     for n in range(MAX_CRASHES - 1):
         assert not judge(pool, make_candidate(n, tmp_path, work=f"W{n}"))[0].is_correct
-    with pytest.raises(ClusterError, match="keep dying"):
+    with pytest.raises(ClusterError, match="keep dying: RuntimeError: no libtriton here"):
         judge(pool, make_candidate(99, tmp_path, work="last"))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +19,8 @@ from evolve.run import run_search
 
 pytestmark = pytest.mark.slow
 
-N_EVALUATIONS = 32
-N_KILLED = 12
+N_EVALUATIONS = 24
+N_KILLED = 8
 RUN = ("run", "fused_add_rms_norm", "--islands", "2", "--device", "cpu", "--evaluations")
 IDS = "SELECT candidate_id FROM evaluations"
 
@@ -158,55 +157,6 @@ def search(problem: str, archive: Path, **options: Any) -> Search:
         reader.close()
 
 
-@pytest.fixture(scope="module")
-def finished(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Search]]:
-    archive = tmp_path_factory.mktemp("finished") / "first.duckdb"
-    settings = {"migration_interval": 3}
-    yield archive, search("fused_add_rms_norm", archive, islands=2, evaluations=12, search=settings)
-
-
-def test_events_come_in_order(finished: tuple[Path, Search]) -> None:
-    events = finished[1].events
-    assert isinstance(events[0], RunStarted) and isinstance(events[-1], RunEnded)
-    assert any(isinstance(event, Ticked) for event in events)
-    assert any(isinstance(event, Migrated) for event in events)
-    told = [event.evaluation for event in events if isinstance(event, Judged)]
-    assert sorted(e.candidate.candidate_id for e in told) == sorted(
-        e.candidate.candidate_id for e in finished[1].evaluations
-    )
-
-
-def test_every_candidate_has_a_verdict_with_a_reason(finished: tuple[Path, Search]) -> None:
-    _, (result, _, evaluations) = finished
-    assert len(evaluations) == 12 and result.progress.n_judged == 12 and result.progress.evaluations_left == 0
-    assert result.run.status is RunStatus.FINISHED and result.run.stop_reason == "evaluations"
-    assert {e.candidate.island for e in evaluations} == {0, 1}
-    assert all(e.verdict.reason or e.verdict.outcome is Outcome.CORRECT for e in evaluations)
-    seeds = [e for e in evaluations if e.candidate.lineage.operator == "seed"]
-    assert len(seeds) == 2 and seeds[1].verdict.duplicate_of == seeds[0].verdict.program_id
-
-
-def test_elites_of_an_earlier_archive_are_judged_again(finished: tuple[Path, Search], tmp_path: Path) -> None:
-    earlier, first = finished
-    later = search(
-        "fused_add_rms_norm",
-        tmp_path / "later.duckdb",
-        islands=1,
-        evaluations=4,
-        seed_from=[str(earlier)],
-        n_seeds=2,
-        strategy="greedy",
-    )
-    seeded = [e for e in later.evaluations if e.candidate.lineage.seeded_from == str(earlier)]
-    known = {e.verdict.program_id for e in first.evaluations if e.verdict.is_correct}
-    assert seeded and {e.verdict.program_id for e in seeded} <= known
-    assert all(e.verdict.seconds for e in seeded if not e.verdict.duplicate_of)  # somebody worked for it here
-    best_before, best_now = first.result.best, later.result.best
-    assert best_before is not None and best_before.verdict.latency is not None
-    assert best_now is not None and best_now.verdict.latency is not None
-    assert best_now.verdict.latency.device_us <= best_before.verdict.latency.device_us
-
-
 KERNEL = """
 import torch
 import triton
@@ -250,15 +200,64 @@ def get_init_inputs():
 """
 
 
-def test_a_standalone_triton_file_is_searched(ray_session: None, tmp_path: Path) -> None:
-    file = tmp_path / "double.py"
-    file.write_text(KERNEL + INPUTS)
-    result, _, evaluations = search(
-        str(file), tmp_path / "double.duckdb", islands=1, evaluations=5, strategy="beam", shapes={"n_rows": 256}
+@pytest.fixture(scope="module")
+def finished(ray_session: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Search]:
+    """A search for a standalone Triton file."""
+    folder = tmp_path_factory.mktemp("finished")
+    (folder / "double.py").write_text(KERNEL + INPUTS)
+    settings = {"migration_interval": 3}
+    sizes = {"n_rows": 256}
+    archive = folder / "first.duckdb"
+    return archive, search(str(folder / "double.py"), archive, islands=2, evaluations=12, search=settings, shapes=sizes)
+
+
+def test_events_come_in_order(finished: tuple[Path, Search]) -> None:
+    events = finished[1].events
+    assert isinstance(events[0], RunStarted) and isinstance(events[-1], RunEnded)
+    assert any(isinstance(event, Ticked) for event in events)
+    assert any(isinstance(event, Migrated) for event in events)
+    told = [event.evaluation for event in events if isinstance(event, Judged)]
+    assert sorted(e.candidate.candidate_id for e in told) == sorted(
+        e.candidate.candidate_id for e in finished[1].evaluations
     )
-    assert len(evaluations) == 5
+
+
+def test_a_standalone_triton_file_is_searched(finished: tuple[Path, Search]) -> None:
+    result = finished[1].result
     assert result.best is not None and "def kernel_function" in Path(result.best_path).read_text()
     assert result.problem.full.sizes == {"n_rows": 256, "n_cols": 1024}
+
+
+def test_every_candidate_has_a_verdict_with_a_reason(finished: tuple[Path, Search]) -> None:
+    _, (result, _, evaluations) = finished
+    assert len(evaluations) == 12 and result.progress.n_judged == 12 and result.progress.evaluations_left == 0
+    assert result.run.status is RunStatus.FINISHED and result.run.stop_reason == "evaluations"
+    assert {e.candidate.island for e in evaluations} == {0, 1}
+    assert all(e.verdict.reason or e.verdict.outcome is Outcome.CORRECT for e in evaluations)
+    seeds = [e for e in evaluations if e.candidate.lineage.operator == "seed"]
+    assert len(seeds) == 2 and seeds[1].verdict.duplicate_of == seeds[0].verdict.program_id
+
+
+def test_elites_of_an_earlier_archive_are_judged_again(finished: tuple[Path, Search], tmp_path: Path) -> None:
+    earlier, first = finished
+    later = search(
+        str(earlier.parent / "double.py"),
+        tmp_path / "later.duckdb",
+        islands=1,
+        evaluations=4,
+        seed_from=[str(earlier)],
+        n_seeds=2,
+        shapes={"n_rows": 256},
+        strategy="greedy",
+    )
+    seeded = [e for e in later.evaluations if e.candidate.lineage.seeded_from == str(earlier)]
+    known = {e.verdict.program_id for e in first.evaluations if e.verdict.is_correct}
+    assert seeded and {e.verdict.program_id for e in seeded} <= known
+    assert all(e.verdict.seconds for e in seeded if not e.verdict.duplicate_of)  # somebody worked for it here
+    best_before, best_now = first.result.best, later.result.best
+    assert best_before is not None and best_before.verdict.latency is not None
+    assert best_now is not None and best_now.verdict.latency is not None
+    assert best_now.verdict.latency.device_us <= best_before.verdict.latency.device_us
 
 
 def test_a_file_with_its_own_seed_is_searched(ray_session: None, tmp_path: Path) -> None:
@@ -266,9 +265,9 @@ def test_a_file_with_its_own_seed_is_searched(ray_session: None, tmp_path: Path)
     file = tmp_path / "double_model.py"
     file.write_text(KERNEL + INPUTS + MODELS)
     result, _, evaluations = search(
-        str(file), tmp_path / "model.duckdb", islands=1, evaluations=5, strategy="best-of-n"
+        str(file), tmp_path / "model.duckdb", islands=1, evaluations=4, strategy="best-of-n"
     )
-    assert result.best is not None and len(evaluations) == 5
+    assert result.best is not None and len(evaluations) == 4
     best = Path(result.best_path).read_text()
     assert "class ModelNew" in best and "class Model(" not in best and "get_inputs" not in best
     seed = evaluations[0].verdict.program_id

@@ -133,3 +133,12 @@ class MadeUpEvaluator:
         if said(candidate, "wrong") or (said(candidate, "lucky") and candidate.lineage.operator == "confirm"):
             return make_verdict(candidate, "it differs from the reference", gate=Gate.CORRECTNESS)
         return make_verdict(candidate)
+
+
+@ray.remote(num_cpus=0)
+class BornDead:
+    def __init__(self) -> None:
+        raise RuntimeError("no libtriton here")
+
+    def evaluate(self, prepared: Prepared) -> Verdict:
+        raise NotImplementedError
