@@ -157,9 +157,9 @@ class Search:
             self._on_event(Ticked(progress=progress))
             if self._stop_when_stagnant and all(island.is_stagnant for island in progress.islands):
                 self._budget.stop("stagnation")
-            await self._rescue(progress.islands)
+            await self.rescue(progress.islands)
 
-    async def _rescue(self, islands: Sequence[IslandSummary]) -> None:
+    async def rescue(self, islands: Sequence[IslandSummary]) -> None:
         """Start islands that stand still again, from elites of the fastest one that does not, where it is faster."""
         moving = [(i.best_latency_us, i.island) for i in islands if i.best_latency_us is not None and not i.is_stagnant]
         if not moving:

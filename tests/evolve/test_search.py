@@ -237,3 +237,18 @@ def test_ticks_tell_where_a_run_stands_and_stagnation_ends_it(stage: StageMaker)
     play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
     assert play.budget.stop_reason == "stagnation" and play.count(Ticked) >= 1
     assert len(play.kept()) < 500
+
+
+def test_a_stagnant_island_starts_again_from_a_faster_one(stage: StageMaker, tmp_path: Path) -> None:
+    play = stage(n_islands=2, evaluations=500, chains=1, stagnation_window=3, stagnation_margin=0.9, migration_size=0)
+    fast = make_candidate(0, tmp_path, us=1.0)
+    slow = make_candidate(1, tmp_path, us=90.0).model_copy(update={"island": 1})
+    judged = [Evaluation(candidate=c, verdict=make_verdict(c)) for c in (fast, slow)]
+    play.play(lambda: play.search.restore(judged, elapsed_s=0.0))
+    moving, still = ray.get([island.summary.remote() for island in play.islands], timeout=60)
+    play.play(lambda: play.search.rescue([moving, still]))
+    assert play.count(Migrated) == 0  # nobody stands still
+    play.play(lambda: play.search.rescue([moving, still.model_copy(update={"is_stagnant": True})]))
+    assert ray.get(play.islands[1].summary.remote(), timeout=60).best_latency_us == 1.0
+    play.play(lambda: play.search.rescue([moving.model_copy(update={"is_stagnant": True}), still]))
+    assert play.count(Migrated) == 1  # the one that moves is slower: its elites would be no help
