@@ -39,7 +39,9 @@ def _share_dependencies(python: Path, site: str) -> None:
 
 
 def _check_origin(python: Path, folder: str) -> None:
-    code = "import evolve, islands, evaluators, db, configs; print(*(m.__file__ for m in (evolve, islands, db, configs)))"
+    code = (
+        "import evolve, islands, evaluators, db, configs; print(*(m.__file__ for m in (evolve, islands, db, configs)))"
+    )
     for origin in _output([str(python), "-P", "-c", code], cwd=folder).split():
         if Path(origin).is_relative_to(ROOT):
             raise SystemExit(f"imported from the checkout, not from the wheel: {origin}")

@@ -195,13 +195,13 @@ def evaluation_of(row: Sequence[Any]) -> Evaluation:
 
 
 def verdicts_on(column: str, value: str, problem_id: str, hardware_id: str) -> Question:
-    """Verdicts, themselves no duplicates, on what has `value` in `column` (program_id or fingerprint), oldest first.
+    """Verdicts, themselves no duplicates, on what has `value` in `column` (program_id or fingerprint), latest first.
 
     One table and one index, because the usual answer is that there is none.
     """
     sql = (
         f"SELECT run_id, precision, latency_kind, {WHOLE_VERDICT} FROM evaluations WHERE {column} = ?"
-        " AND problem_id = ? AND hardware_id = ? AND duplicate_of = '' ORDER BY seq"
+        " AND problem_id = ? AND hardware_id = ? AND duplicate_of = '' ORDER BY seq DESC"
     )
     return Question(sql, [value, problem_id, hardware_id])
 

@@ -169,6 +169,9 @@ class Hardware(Record):
 # -------------------------------------------------------------------------------------------------------- candidate
 
 
+SEED = "seed"
+"""The operator of a program that a run started from."""
+
 CONFIRM = "confirm"
 """The operator of a second judgement of a program that stood out. It replaces what was claimed before."""
 

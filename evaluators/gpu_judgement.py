@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import torch
+
 from db.records import Gate, GateResult, Hardware, Latency, LatencyKind, PrecisionClass, Problem
 from evaluators.baselines import Baseline, n_calls_for
 from evaluators.cascade import Cascade, Refusal
@@ -83,6 +85,10 @@ class Judgement:
         except SessionLost as lost:
             self._session.end()
             raise Refusal(gate, str(lost)) from lost
+        except torch.OutOfMemoryError as error:  # the judge's own: the child left it nothing
+            self._session.end()
+            torch.cuda.empty_cache()
+            raise Refusal(gate, "it leaves no memory on the GPU to compare its outputs") from error
 
     def load(self) -> None:
         """Imports, builds and compiles the candidate in its child. Needs no lock."""
@@ -152,9 +158,10 @@ class Judgement:
         return found
 
     def _check_floor(self, device: Interval) -> None:
-        rotation, work = self._session.rotation, self._bench.work
-        rotated = rotation.rotated_bytes(work.moved_bytes)
-        answer = integrity.check_floor(device.median, work.moved_bytes, rotated, self._bench.hardware)
+        rotation, work, hardware = self._session.rotation, self._bench.work, self._bench.hardware
+        # a reference that need not read all of its inputs is faster than moving them would be
+        moved = min(work.moved_bytes, int(self._bench.baseline.report.device_us * hardware.dram_gb_s * 1e3))
+        answer = integrity.check_floor(device.median, moved, rotation.rotated_bytes(work.moved_bytes), hardware)
         if not answer.passed:
             self._cascade.admit(answer)
 

@@ -21,6 +21,7 @@ from evaluators.timing import Method, Rotation
 
 Message = dict[str, Any]
 T = TypeVar("T")
+LOAD_DEADLINE_S = 60.0  # as long as preparation may take: where its cache is not at hand, everything compiles again
 NVML_ASSERT = "nvmlInit"  # torch asks for statistics when it runs out of memory, and a sandbox has none
 
 
@@ -131,8 +132,9 @@ class GpuSession:
         return _read(lambda answer: _time_of(answer["opened"]), self._receive(timeout_s))
 
     def load(self, message: Message) -> Message:
-        """Sends what to load, with the places of every workload."""
-        return self._ask({"do": "load", "workloads": self.slot.places, **message})
+        """Sends what to load, with the places of every workload. May compile, and so has a deadline of its own."""
+        deadline_s = max(self._deadline_s, LOAD_DEADLINE_S)
+        return self._ask({"do": "load", "workloads": self.slot.places, **message}, deadline_s)
 
     def check(self, workload: Workload) -> str:
         """Runs the program once on what the slot holds; why its outputs do not fit, or nothing."""
@@ -171,10 +173,10 @@ class GpuSession:
         """Drops the timer and its memory."""
         self._ask({"do": "release"})
 
-    def _ask(self, message: Message) -> Message:
+    def _ask(self, message: Message, deadline_s: float | None = None) -> Message:
         with contextlib.suppress(OSError, ChildEnded):  # it has ended; receiving says how
             self._peer.send(message)
-        return self._receive(self._deadline_s, message["do"])
+        return self._receive(deadline_s or self._deadline_s, message["do"])
 
     def _receive(self, timeout_s: float, doing: str = "open") -> Message:
         try:

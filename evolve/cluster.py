@@ -24,13 +24,18 @@ REACH_S = 5.0  # how long a cluster may take to answer at all; Ray itself would 
 
 
 def check_reachable(address: str = "") -> None:
-    """Make sure that somebody listens at an address of a cluster, `host:port` or `ray://host:port`, if it is one.
+    """Make sure that somebody listens at an address of a cluster, `host:port`, if it is one.
 
     Raises:
-        ClusterError: nobody does, within seconds.
+        ClusterError: nobody does, within seconds; or the address is one of Ray Client.
     """
     address = address or os.environ.get("RAY_ADDRESS", "")
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if address.startswith("ray://"):
+        raise ClusterError(
+            f"cannot run through Ray Client ({address}): the archive would lie on another machine than this",
+            "join the cluster from a node of it: --set cluster.address=HOST:6379",
+        )
+    host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
         return  # "auto", "local" and the like: Ray knows at once
     try:

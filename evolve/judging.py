@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from db.errors import ClusterError
-from db.records import Candidate, Gate, GateResult, Outcome, PrecisionClass, Verdict
+from db.records import SEED, Candidate, Gate, GateResult, Outcome, PrecisionClass, Verdict
 from evaluators.report import EvaluatorReport
 from evolve.busy import BusyClock
 from evolve.cluster import ActorDied, answer, why_it_died
@@ -133,7 +133,7 @@ class JudgePool:
             return prepared
         if prepared.verdict is not None:
             return _as_verdict(prepared.verdict)
-        known = await self._known(candidate.problem_id, prepared.fingerprint)
+        known = await self._known(candidate, prepared.fingerprint)
         if known is not None:
             return repeat(known, candidate)
 
@@ -142,16 +142,22 @@ class JudgePool:
 
         return await self._once(prepared.fingerprint or candidate.program_id + "!", candidate, evaluate)
 
-    async def _known(self, problem_id: str, fingerprint: str) -> Verdict | None:
-        """An earlier verdict on the same work, here and under the same versions."""
-        if not fingerprint:
+    async def _known(self, candidate: Candidate, fingerprint: str) -> Verdict | None:
+        """An earlier verdict on the same work, here and under the same versions.
+
+        What a run starts from is judged again in every run, and so is what another run refused: a refusal may have
+        had a passing cause.
+        """
+        if not fingerprint or candidate.lineage.operator == SEED:
             return None
         verdict: Verdict | None = await answer(
             self._archive.known_fingerprint.remote(
-                problem_id, self._hardware_id, self._precision, fingerprint, self._report.baseline.kind
+                candidate.problem_id, self._hardware_id, self._precision, fingerprint, self._report.baseline.kind
             )
         )
-        return verdict if verdict is not None and self._holds_here(verdict) else None
+        if verdict is None or not self._holds_here(verdict):
+            return None
+        return verdict if verdict.is_correct or verdict.run_id == candidate.run_id else None
 
     def _holds_here(self, verdict: Verdict) -> bool:
         return verdict.hardware_id == self._hardware_id and verdict.versions == self._versions

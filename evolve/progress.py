@@ -37,7 +37,10 @@ class ProgressMeter:
         return sorted(self._correct.values(), key=_device_us)
 
     def confirm(self, evaluations: Sequence[Evaluation]) -> bool:
-        """Take second judgements in; whether any program passed again."""
+        """Take second judgements in; whether any program passed again. One that did not counts as correct no more."""
+        for evaluation in evaluations:
+            if not evaluation.verdict.is_correct:
+                self._correct.pop(evaluation.verdict.program_id, None)
         self._confirmed = sorted((e for e in evaluations if e.verdict.is_correct), key=_device_us)
         return bool(self._confirmed)
 
@@ -53,6 +56,8 @@ class ProgressMeter:
             self._funnel[result.gate] = GateCount(asked=seen.asked + 1, passed=seen.passed + result.passed)
         if verdict.is_correct and not verdict.duplicate_of:
             self._correct[verdict.program_id] = evaluation
+        elif verdict.is_correct:
+            self._correct.setdefault(verdict.program_id, evaluation)
         if is_new:
             self._recent.append(time.monotonic())
 

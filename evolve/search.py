@@ -122,7 +122,7 @@ class Search:
             self._on_event(Migrated(source=index, target=target, n_migrants=n_migrants))
 
     async def confirm(self, n: int) -> None:
-        """Judge the fastest programs once more, with fresh seeds and timings: a winner may have been lucky.
+        """Judge the fastest programs once more, with fresh timings: a winner may have been lucky.
 
         The fastest of them is the result. Where none passes again, the next `n` are tried.
         """

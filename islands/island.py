@@ -8,12 +8,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from db.hashing import program_id_of
-from db.records import Candidate, EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
+from db.records import SEED, Candidate, EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
 from islands.grid import AddStatus, EliteGrid, GridKey, Occupant
 from islands.operators.base import Operator, Proposal
 from islands.seed import Seed
 from islands.settings import IslandSettings
-from islands.strategies.base import SEED, Draw, Stock, Strategy, Trial
+from islands.strategies.base import Draw, Stock, Strategy, Trial
 from islands.summary import CellSummary, IslandSummary, TechniqueCount
 
 

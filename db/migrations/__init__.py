@@ -6,6 +6,7 @@ version. A file is never edited after a release: what must change is a new file.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,7 @@ class Step(NamedTuple):
     sql: str
 
 
+@cache
 def load_steps(folder: Path = Path(__file__).parent) -> list[Step]:
     """The steps in a folder, in order of their version.
 

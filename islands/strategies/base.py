@@ -13,9 +13,6 @@ from islands.operators.base import Operator, Proposal
 from islands.settings import IslandSettings
 from islands.strategies.openings import STRIKES, Openings, program_ids
 
-SEED = "seed"
-"""The arm of programs that a search started from."""
-
 
 class Draw(NamedTuple):
     """A decision: this operator, on these parents."""

@@ -6,11 +6,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from db.records import SEED
 from islands.bandit import Bandit, UcbBandit
 from islands.grid import Occupant
 from islands.operators.base import Operator
 from islands.settings import IslandSettings
-from islands.strategies.base import SEED, Draw, Stock, Strategy, Trial
+from islands.strategies.base import Draw, Stock, Strategy, Trial
 
 WIDTH = 4
 N_ROUNDS = 5

@@ -213,11 +213,11 @@ def test_known_work_is_of_a_run_that_asked_the_same(archive: ArchiveReader) -> N
 
 
 def test_a_duplicate_is_not_quoted(tmp_path: Path) -> None:
-    copied = evaluation(1, duplicate_of=program_of(9), fingerprint="same")
-    first = evaluation(2, fingerprint="same")
+    copied = evaluation(5, duplicate_of=program_of(9), fingerprint="same")
+    latest = evaluation(4, fingerprint="same")
     unmarked = evaluation(3, fingerprint="")
-    with filled(tmp_path / "b.duckdb", [copied, first, evaluation(4, fingerprint="same"), unmarked]) as archive:
-        assert archive.known_fingerprint(*ASKED, PrecisionClass.REFERENCE, "same") == first.verdict
+    with filled(tmp_path / "b.duckdb", [evaluation(2, fingerprint="same"), latest, copied, unmarked]) as archive:
+        assert archive.known_fingerprint(*ASKED, PrecisionClass.REFERENCE, "same") == latest.verdict
         assert archive.known_fingerprint(*ASKED, PrecisionClass.REFERENCE, "") is None
 
 

@@ -172,6 +172,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, option: str) -> None:
 def test_a_cluster_that_nobody_answers_for(tmp_path: Path) -> None:
     began = time.monotonic()
     held_to(run(NAME, "--set", "cluster.address=127.0.0.1:1", folder=tmp_path), "127.0.0.1:1.*refused", "ray status")
+    held_to(run(NAME, "--set", "cluster.address=ray://127.0.0.1:1", folder=tmp_path), "Ray Client", "a node of it")
     assert time.monotonic() - began < SOON_S
     assert not list(tmp_path.iterdir())
 

@@ -13,7 +13,7 @@ from support.workers import BornDead, MadeUpEvaluator, MadeUpPreparer, calls, ma
 
 from db.actor import ArchiveActor
 from db.errors import ClusterError, DeviceError
-from db.records import Candidate, Evaluation, Outcome, PrecisionClass, Verdict
+from db.records import SEED, Candidate, Evaluation, Outcome, PrecisionClass, Verdict
 from evolve.judging import MAX_CRASHES, ActorPool, JudgePool
 
 
@@ -110,6 +110,24 @@ def test_equal_work_of_an_earlier_run_counts_under_the_same_versions(
     assert len(evaluated(tmp_path)) == n_evaluated
     assert verdict.latency is not None and verdict.latency.device_us == (66.0 if n_evaluated else 55.0)
     assert verdict.duplicate_of == ("" if n_evaluated else earlier.program_id)
+
+
+def test_what_a_run_starts_from_is_judged_again_in_every_run(pool: JudgePool, archive: Any, tmp_path: Path) -> None:
+    earlier = make_candidate(1, tmp_path, work="A", us=55.0)
+    kept = Evaluation(candidate=earlier, verdict=make_verdict(earlier))
+    ray.get(archive.insert.remote([kept]), timeout=60)
+    seed = make_candidate(2, tmp_path, work="A", us=66.0)
+    seed = seed.model_copy(update={"lineage": seed.lineage.model_copy(update={"operator": SEED})})
+    (verdict,) = judge(pool, seed)
+    assert verdict.duplicate_of == "" and len(evaluated(tmp_path)) == 1
+
+
+def test_what_another_run_refused_is_judged_again(pool: JudgePool, archive: Any, tmp_path: Path) -> None:
+    earlier = make_candidate(1, tmp_path, work="A").model_copy(update={"run_id": "earlier"})
+    kept = Evaluation(candidate=earlier, verdict=make_verdict(earlier, "out of memory on the GPU"))
+    ray.get(archive.insert.remote([kept]), timeout=60)
+    (verdict,) = judge(pool, make_candidate(2, tmp_path, work="A"))
+    assert verdict.is_correct and len(evaluated(tmp_path)) == 1
 
 
 def test_a_resumed_run_remembers_what_it_judged(pool: JudgePool, tmp_path: Path) -> None:
