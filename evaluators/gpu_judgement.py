@@ -141,13 +141,15 @@ class Judgement:
         session.time(full, bench.rotation, bench.watch.randrange(1 << 30), method)
         found = self._steady(session.replay_us(N_FIRST_LOOK))
         self._check_floor(median_interval(found))
-        if speed.is_clearly_slower(median_interval(found).median, bench.baseline.report.device_us, bench.best_us):
+        known = bench.baseline.report
+        is_comparable = session.method == known.method  # what events time is compared with what events time only
+        if is_comparable and speed.is_clearly_slower(median_interval(found).median, known.device_us, bench.best_us):
             return self._without_pairing(found)
         found = self._steady(found + session.replay_us(N_REPLAYS - N_FIRST_LOOK))
         device_us = median_interval(found).median
         self._check_honesty(device_us)
         self._cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
-        if device_us > bench.baseline.report.device_us * (1 + speed.noise_margin(device_us)):
+        if is_comparable and device_us > known.device_us * (1 + speed.noise_margin(device_us)):
             return self._without_pairing(found)
         return self._paired(found)
 
