@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -47,7 +48,7 @@ class Crew:
         All of them warm up at once: what takes longest, the evaluators, decides.
 
         Raises:
-            ClusterError: a worker died while it started.
+            ClusterError: a worker died while it started, there are fewer GPUs than evaluators, or they differ.
             ArchiveError, ArchiveBusyError, DeviceError, ProblemError, SeedError: as the parts say.
         """
         self.archive = self._start_archive()
@@ -58,11 +59,11 @@ class Crew:
         self.islands = [self._start_island(index) for index in range(self._config.islands)]
         reporting = [answer(actor.report.remote()) for actor in self._evaluators]
         try:
-            _, report, *_ = await asyncio.gather(answer(self.archive.open.remote()), *reporting)
+            _, *reports = await asyncio.gather(answer(self.archive.open.remote()), *reporting)
         except ActorDied as error:
             message = f"a worker of this run cannot start: {why_it_died(error)}"
             raise ClusterError(message, "install the same version of this package on every node") from error
-        return _as_report(report)
+        return agreed([_as_report(report) for report in reports])
 
     def _start_archive(self) -> Any:
         """The archive's file is on the machine of the driver."""
@@ -102,9 +103,12 @@ class Crew:
         return self._judging.n_concurrent_sessions if self._device is DeviceKind.CUDA else 2
 
     def _n_gpus(self) -> int:
-        if self._config.cluster.n_evaluators:
-            return self._config.cluster.n_evaluators
-        return cluster.count_gpus() if self._device is DeviceKind.CUDA else 1
+        wanted, found = self._config.cluster.n_evaluators, cluster.count_gpus()
+        if self._device is DeviceKind.CPU:
+            return wanted or 1
+        if wanted > found:
+            raise ClusterError(f"{wanted} evaluators need {wanted} GPUs, the cluster has {found}", "0 takes all GPUs")
+        return wanted or found
 
     def _n_preparers(self) -> int:
         """One more process that imports torch and Triton costs seconds of two cores; on a GPU it is always worth it."""
@@ -127,6 +131,25 @@ class Crew:
         cluster.kill([*judges, *self.islands])
         if self.archive is not None:
             await cluster.close_actors([self.archive], CLOSE_S)
+
+
+def agreed(reports: Sequence[EvaluatorReport]) -> EvaluatorReport:
+    """The report of evaluators that judge alike: verdicts of different GPUs or versions may not meet in one run.
+
+    Library operations that any of their baselines calls are allowed.
+
+    Raises:
+        ClusterError: they judge on different hardware or with different software.
+    """
+    first = reports[0]
+    for other in reports[1:]:
+        if (other.hardware.hardware_id, other.versions) != (first.hardware.hardware_id, first.versions):
+            raise ClusterError(
+                f"evaluators differ: {first.hardware.name} {first.versions} and {other.hardware.name} {other.versions}",
+                "run on nodes that are alike, or on fewer: --set cluster.n_evaluators=1",
+            )
+    extern_ops = tuple(sorted({name for report in reports for name in report.baseline.extern_ops}))
+    return first.model_copy(update={"baseline": first.baseline.model_copy(update={"extern_ops": extern_ops})})
 
 
 def settings_for(config: RunConfig) -> EvaluatorSettings:
