@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+EVALUATIONS = "evaluations"
+
 
 class Budget:
     """Grants candidates until a limit is reached. Times in seconds.
@@ -45,8 +47,10 @@ class Budget:
         self._n_granted += n
 
     def give_back(self, n: int) -> None:
-        """Return what was granted and not used."""
+        """Return what was granted and not used; who returns it may ask again, even if the rest was gone meanwhile."""
         self._n_granted -= n
+        if n and self.stop_reason == EVALUATIONS:
+            self.stop_reason = ""
 
     def stop(self, reason: str) -> None:
         """End the run for a reason of its own; the first reason stays."""
@@ -57,7 +61,7 @@ class Budget:
         if self._time_s is not None and self.elapsed_s >= self._time_s:
             self.stop("time")
         if self._n_granted >= self.evaluations:
-            self.stop("evaluations")
+            self.stop(EVALUATIONS)
         return bool(self.stop_reason)
 
     @property

@@ -18,8 +18,11 @@ def test_grants_exactly_the_evaluations() -> None:
 def test_what_is_given_back_is_granted_again() -> None:
     budget = Budget(4)
     assert budget.take(4) == 4
+    assert budget.take(1) == 0  # somebody else finds it empty
     budget.give_back(3)
     assert budget.take(8) == 3
+    assert budget.take(1) == 0
+    assert budget.stop_reason == "evaluations"
 
 
 def test_time_ends_a_run() -> None:
