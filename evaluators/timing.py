@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-MAX_SETS = 512
+MIN_SETS, MAX_SETS = 2, 512
 MIN_LAUNCHES = 8
 LONG_ENOUGH_US = 1500.0  # launches of one graph need not fill more than this
 MIN_LONG_LAUNCHES = 2
@@ -42,10 +42,10 @@ class Rotation(NamedTuple):
 def plan_rotation(set_bytes: int, output_bytes: int, l2_bytes: int, dram_gb_s: float) -> Rotation:
     """Sets and launches for a program whose inputs and outputs are `set_bytes`, its outputs `output_bytes` of it.
 
-    Enough sets to exceed the L2 twice, at most 512; at least 8 launches, fewer when 8 would take longer than 1.5 ms at
-    the bandwidth of DRAM.
+    Enough sets to exceed the L2 twice, at least 2 and at most 512: however large a set is, the next launch would find
+    the end of it in the cache. At least 8 launches, fewer when 8 would take longer than 1.5 ms at DRAM bandwidth.
     """
-    n_sets = min(MAX_SETS, max(1, math.ceil(2 * l2_bytes / max(1, set_bytes))))
+    n_sets = min(MAX_SETS, max(MIN_SETS, math.ceil(2 * l2_bytes / max(1, set_bytes))))
     least_us = set_bytes / (dram_gb_s * 1e3)
     enough = max(MIN_LONG_LAUNCHES, math.ceil(LONG_ENOUGH_US / max(least_us, 1e-3)))
     n_launches = max(n_sets, min(MIN_LAUNCHES, enough))
@@ -183,6 +183,7 @@ def open_timer(
         try:
             return GraphTimer(program, sets, rotation, watched), ""
         except RuntimeError as error:
+            _free_generator()
             if method == "graph" or isinstance(error, torch.OutOfMemoryError):
                 raise
             why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
@@ -232,6 +233,12 @@ def _timed_all(work: Callable[[], Any], n: int) -> float:
     end.record()
     torch.cuda.synchronize()
     return float(start.elapsed_time(end)) / 1e3
+
+
+def _free_generator() -> None:
+    """A capture that failed leaves torch's generator in its hands, and nobody could draw a number; a copy is free."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    generator.graphsafe_set_state(generator.clone_state())
 
 
 @contextlib.contextmanager

@@ -49,7 +49,8 @@ def missing_protection() -> list[str]:
 
 def restrict(workspace: str) -> None:
     """Forbid this process for good, as far as the kernel can: to write outside `workspace` and /dev, to use TCP, and
-    to signal processes outside. It must have no new privileges (`namespaces.drop_privileges`)."""
+    to signal processes outside. It must have no new privileges (`namespaces.drop_privileges`). CUDA names its threads
+    in /proc/self, and does not start where it cannot."""
     version = abi()
     if version < ABI_FILES:  # the first version forbids every move between folders, which caches need
         return
@@ -62,6 +63,7 @@ def restrict(workspace: str) -> None:
     _allow(ruleset, workspace, writes)
     _allow(ruleset, "/dev/shm", writes)
     _allow(ruleset, "/dev", writes & (_WRITE_FILE | _TRUNCATE))
+    _allow(ruleset, "/proc/self/task", writes & (_WRITE_FILE | _TRUNCATE))
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 

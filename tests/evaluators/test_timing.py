@@ -17,14 +17,14 @@ def test_tiny_sets_stop_at_512():
     assert rotation.n_sets == 512
 
 
-def test_large_sets_need_no_rotation_and_fewer_launches():
+def test_large_sets_take_turns_in_pairs_and_need_fewer_launches():
     rotation = plan_rotation(set_bytes=2048 * MEGA, output_bytes=1024 * MEGA, l2_bytes=50 * MEGA, dram_gb_s=4300)
-    assert rotation.n_sets == 1 and 2 <= rotation.n_launches <= 8 and not rotation.keeps_outputs
+    assert rotation.n_sets == 2 and 2 <= rotation.n_launches <= 8 and not rotation.keeps_outputs
 
 
 def test_middling_sets_make_eight_launches():
     rotation = plan_rotation(set_bytes=134 * MEGA, output_bytes=67 * MEGA, l2_bytes=50 * MEGA, dram_gb_s=4300)
-    assert rotation.n_sets == 1 and rotation.n_launches == 8
+    assert rotation.n_sets == 2 and rotation.n_launches == 8
 
 
 def test_sets_hold_the_same_rows_in_other_places_and_other_memory():

@@ -18,6 +18,7 @@ from db.records import (
     Outcome,
     PrecisionClass,
     Problem,
+    Tolerance,
     Verdict,
     Workload,
 )
@@ -244,7 +245,7 @@ class ModelNew(nn.Module):
 @pytest.fixture(scope="module")
 def product() -> Problem:
     loose = problem_of(PRODUCT, PRODUCT_KERNEL.replace("PRECISION", "ieee"), n=33)
-    return loose.model_copy(update={"tolerances": {"float32": {"rtol": 0.5, "atol": 0.5}}})
+    return loose.model_copy(update={"tolerances": {"float32": Tolerance(rtol=0.5, atol=0.5)}})
 
 
 @pytest.mark.parametrize("wanted", list(PrecisionClass))

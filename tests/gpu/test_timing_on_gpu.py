@@ -55,7 +55,9 @@ def test_a_program_that_waits_is_timed_by_events_and_the_next_by_a_graph_again()
     assert (timer.outputs()[0] == 6.0).all()
     graph, why = open_timer(double, sets, Rotation(2, 4, True), l2_bytes=L2_BYTES, watched=0)
     assert graph.method == "graph", why
-    assert events_us == pytest.approx(sorted(graph.replay_us(9))[4], rel=0.5)
+    # what waits costs its kernel and the wait
+    graph_us = sorted(graph.replay_us(9))[4]
+    assert 0.9 * graph_us < events_us < graph_us + 200
 
 
 def test_events_can_be_asked_for() -> None:
