@@ -97,6 +97,9 @@ class ArchiveActor:
     async def update_run(self, run: Run) -> None:
         await self._do(lambda archive: archive.update_run(run))
 
+    async def reprofile(self, verdicts: Sequence[Verdict]) -> None:
+        await self._do(lambda archive: archive.reprofile(verdicts))
+
     async def checkpoint(self) -> None:
         await self._do(lambda archive: archive.checkpoint())
 

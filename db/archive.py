@@ -21,8 +21,8 @@ from db.errors import ArchiveError, QueryError
 from db.export import export
 from db.queries import Elite, LineageRow, Question, Table
 from db.reading import ArchiveReader, ExportFormat
-from db.records import CONFIRM, Evaluation, Problem, Run
-from db.rows import COLUMNS, row_of
+from db.records import CONFIRM, Evaluation, Problem, Run, Verdict
+from db.rows import COLUMNS, REPROFILED, reprofiled, row_of
 
 __all__ = ["ArchiveReader", "Elite", "LineageRow", "ProgramArchive", "Table"]
 
@@ -31,6 +31,7 @@ _INSERT = (
     f"INSERT INTO evaluations ({', '.join(COLUMNS)})"
     f" SELECT {', '.join(f'unnest(?::{kind}[])' for kind in COLUMNS.values())}"
 )
+_REPROFILE = f"UPDATE evaluations SET {', '.join(f'{name} = ?' for name in REPROFILED)} WHERE candidate_id = ?"
 # what was claimed of the same work before holds no cell any more: winners are chosen, and so they were lucky
 _SUPERSEDE = (
     "UPDATE evaluations SET rank_us = NULL"
@@ -123,6 +124,15 @@ class ProgramArchive(ArchiveReader):
                 in_order = [e for e in in_order if e.candidate.candidate_id not in known]
                 self._insert(in_order)
         return {e.candidate.candidate_id for e in in_order}
+
+    def reprofile(self, verdicts: Sequence[Verdict]) -> None:
+        """Puts what counters said later in the place of an earlier profile: profile, tier, state and cell.
+
+        A candidate id that the archive does not hold is passed over; latency and gates are not touched.
+        """
+        with self._writing() as connection:
+            for verdict in verdicts:
+                connection.execute(_REPROFILE, [*reprofiled(verdict), verdict.candidate_id])
 
     def checkpoint(self) -> None:
         """Moves what was written from the log into the file. Stalls readers and writers; for idle moments.

@@ -13,16 +13,13 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, computed_field, field_validator, model_validator
+from pydantic import Field, computed_field, field_validator, model_validator
 
+from db.frozen import Record as Record
 from db.hashing import content_hash, program_id_of
 from db.measures import Tier
-
-
-class Record(BaseModel):
-    """Base of all records: frozen, and no field that nobody declared."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings")
+from db.profile import BottleneckReport
+from db.profile import Profile as Profile
 
 
 class DeviceKind(StrEnum):
@@ -185,6 +182,8 @@ class Lineage(Record):
     detail: str = ""  # what was changed, in words: "BLOCK 1024 -> 4096"
     model: str = ""  # the language model, where there was one
     prompt_hash: str = ""
+    state: str = ""  # key of the parent's performance state, when the technique was chosen
+    predicted_octaves: float | None = None  # what the knowledge base expected: log2 of parent over child latency
     seeded_from: str = ""  # archive path or file of a seed
 
 
@@ -350,26 +349,6 @@ class Latency(Record):
         return self.baseline_us / self.device_us
 
 
-class Profile(Record):
-    """What limits a program. `source` says where it is from: `compiled` (the model), `ncu`, or `none`."""
-
-    source: Literal["compiled", "ncu", "none"]
-    compute_sol_pct: float = 0.0
-    memory_sol_pct: float = 0.0
-    dram_read_bytes: float | None = None
-    dram_write_bytes: float | None = None
-    n_registers: int | None = None
-    spill_bytes: int | None = None
-    shared_bytes: int | None = None
-    occupancy: float | None = None
-    occupancy_limiter: str = ""
-
-    @property
-    def roofline_efficiency(self) -> float:
-        """The larger speed of light, in [0, 1]."""
-        return max(self.compute_sol_pct, self.memory_sol_pct) / 100
-
-
 class Verdict(Record):
     """The whole outcome of judging one candidate. Its outcome decides which parts may be present."""
 
@@ -385,6 +364,7 @@ class Verdict(Record):
     latency: Latency | None = None
     profile: Profile | None = None
     tier: Tier | None = None
+    bottleneck: BottleneckReport | None = None
     replaces_baseline: bool = False  # passed the speed gate
     fingerprint: str = ""
     captures: tuple[Capture, ...] = ()

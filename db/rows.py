@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from db.hashing import content_hash
-from db.measures import TIERS, MeasureSpace
+from db.measures import TIERS, MeasureSpace, Tier
 from db.records import Evaluation, Verdict
 
 # what an insert writes, in the order of `row_of`
@@ -26,6 +26,10 @@ COLUMNS: dict[str, str] = {
     "error_ratio": "DOUBLE",
     "compute_sol_pct": "DOUBLE",
     "memory_sol_pct": "DOUBLE",
+    "profile_source": "VARCHAR",
+    "state": "VARCHAR",
+    "parent_state": "VARCHAR",
+    "predicted_octaves": "DOUBLE",
     "fingerprint": "VARCHAR",
     "duplicate_of": "VARCHAR",
     "operator": "VARCHAR",
@@ -54,6 +58,9 @@ COLUMNS: dict[str, str] = {
     "rank_us": "DOUBLE",
 }
 
+# what counters that come later may change
+REPROFILED = ("compute_sol_pct", "memory_sol_pct", "profile_source", "state", "tier", "cell", "verdict")
+
 _N_PLACE_COLUMNS = list(COLUMNS).index("rank_us") - list(COLUMNS).index("latency_kind") + 1
 _TIE_PER_BYTE = 1e-12  # a 4 KiB source counts as 4e-9 slower: far below what can be measured, enough to break a tie
 _SPACE = MeasureSpace()
@@ -81,6 +88,10 @@ def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
         verdict.error_ratio,
         profile.compute_sol_pct if profile else None,
         profile.memory_sol_pct if profile else None,
+        profile.source if profile else None,
+        verdict.bottleneck.state.key if verdict.bottleneck else None,
+        lineage.state or None,
+        lineage.predicted_octaves,
         verdict.fingerprint,
         verdict.duplicate_of,
         lineage.operator,
@@ -94,6 +105,25 @@ def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
         candidate.source,
         *_place_of(verdict, n_bytes),
     )
+
+
+def reprofiled(verdict: Verdict) -> tuple[Any, ...]:
+    """The values of `REPROFILED`, for a correct verdict with a profile."""
+    assert verdict.profile is not None and verdict.latency is not None and verdict.tier is not None
+    latency_bin = _SPACE.latency_bin_of(verdict.latency.device_us)
+    return (
+        verdict.profile.compute_sol_pct,
+        verdict.profile.memory_sol_pct,
+        verdict.profile.source,
+        verdict.bottleneck.state.key if verdict.bottleneck else None,
+        verdict.tier,
+        _cell_of(verdict.tier, latency_bin),
+        verdict.model_dump_json(exclude={"captures"}),
+    )
+
+
+def _cell_of(tier: Tier, latency_bin: int) -> int:
+    return TIERS.index(tier) * _SPACE.n_latency_bins + latency_bin - _SPACE.lowest_bin
 
 
 def _place_of(verdict: Verdict, n_bytes: int) -> tuple[Any, ...]:
@@ -116,6 +146,6 @@ def _place_of(verdict: Verdict, n_bytes: int) -> tuple[Any, ...]:
         tier,
         latency_bin,
         int(content_hash(verdict.problem_id, verdict.hardware_id, latency.kind, verdict.precision), 16),
-        TIERS.index(tier) * _SPACE.n_latency_bins + latency_bin - _SPACE.lowest_bin,
+        _cell_of(tier, latency_bin),
         latency.device_us * (1 + _TIE_PER_BYTE * n_bytes),
     )
