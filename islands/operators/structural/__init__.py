@@ -34,6 +34,8 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
     from islands.operators.structural.retune import Retune
     from islands.operators.structural.reverse_order import ReverseOrder
     from islands.operators.structural.rows_per_program import RowsPerProgram
+    from islands.operators.structural.split_k import SplitK
+    from islands.operators.structural.split_reduction import SplitReduction
     from islands.operators.structural.swizzle import Swizzle
     from islands.operators.structural.tile_row import TileRow
     from islands.operators.structural.tile_size import TileSize
@@ -53,6 +55,8 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
         Persistent(),
         MaskElision(),
         TileRow(),
+        SplitReduction(),
+        SplitK(),
         LoopUnroll(),
         HostConstant(),
         Swizzle(),

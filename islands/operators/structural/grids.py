@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
 import libcst as cst
@@ -13,6 +13,7 @@ from islands.operators.structural.kernels import axis_of, has_return, program_id
 from islands.operators.structural.names import bindings
 from islands.operators.structural.places import string_value
 from islands.operators.structural.text import Edit, indent_of
+from islands.operators.structural.tiles import mapping_entry
 
 MODULE_CONSTANT = re.compile(r"[^A-Z0-9]+")
 
@@ -24,8 +25,11 @@ def axes_of(program: Program, kernel: Scope) -> list[int] | None:
     return None if None in axes or not axes else sorted(cast(set[int], axes))
 
 
-def grid_components(program: Program, launch: Launch) -> list[str] | None:
-    """The expressions of a launch's grid, one text an axis, each evaluable where the launch stands; else None."""
+def grid_components(program: Program, launch: Launch, renamed: Mapping[str, str] | None = None) -> list[str] | None:
+    """The expressions of a launch's grid, one text an axis, each evaluable where the launch stands; else None.
+
+    `renamed` has other texts for what a grid function reads of the launch's parameters.
+    """
     if len(launch.grid) > 1:
         return [operand(program, part) for part in launch.grid]
     node: cst.CSTNode = launch.grid[0]
@@ -38,12 +42,23 @@ def grid_components(program: Program, launch: Launch) -> list[str] | None:
         node = found
     if isinstance(node, cst.Lambda):
         parameters = [p.name.value for p in node.params.params]
-        return _meta_components(program, launch, node.body, parameters)
+        return _meta_components(program, launch, node.body, parameters, renamed or {})
     if not isinstance(node, cst.Tuple | cst.List) or any(isinstance(e, cst.StarredElement) for e in node.elements):
         return None
     if name:
         return [f"{name}[{axis}]" for axis in range(len(node.elements))]
     return [operand(program, element.value) for element in node.elements]
+
+
+def constant_text(program: Program, launch: Launch, parameter: str) -> str | None:
+    """What a launch passes for a parameter, as text for where it stands: an argument, or an entry of a mapping that it
+    passes with `**`. None where it passes nothing, or not so plainly."""
+    arg = launch.arguments.get(parameter)
+    if arg is not None:
+        return operand(program, arg.value)
+    names = [a.value for a in launch.call.args if a.star == "**" and isinstance(a.value, cst.Name)]
+    found = [n.value for n in names if mapping_entry(program, launch, n, parameter) is not None]
+    return f'{found[0]}["{parameter}"]' if found else None
 
 
 def operand(program: Program, node: cst.CSTNode) -> str:
@@ -126,25 +141,29 @@ def _grid_of_name(program: Program, launch: Launch, name: str) -> cst.CSTNode | 
     return cst.Lambda(parameter, value) if not names_in(value) & set(bindings(program, inner[0])) else None
 
 
-def _meta_components(program: Program, launch: Launch, body: cst.CSTNode, parameters: list[str]) -> list[str] | None:
+def _meta_components(
+    program: Program, launch: Launch, body: cst.CSTNode, parameters: list[str], renamed: Mapping[str, str]
+) -> list[str] | None:
     """The components of a grid function, with `meta["BLOCK"]` replaced by what the launch passes for BLOCK."""
     if not isinstance(body, cst.Tuple | cst.List) or len(parameters) != 1:
         return None
-    components = [_without_meta(program, launch, e.value, parameters[0]) for e in body.elements]
+    components = [_without_meta(program, launch, e.value, parameters[0], renamed) for e in body.elements]
     return None if None in components else cast(list[str], components)
 
 
-def _without_meta(program: Program, launch: Launch, node: cst.CSTNode, meta: str) -> str | None:
+def _without_meta(
+    program: Program, launch: Launch, node: cst.CSTNode, meta: str, renamed: Mapping[str, str]
+) -> str | None:
     offset = program.span(node).start
     text = program.source[slice(*program.span(node))]
     for item in sorted(_subscripts_of(node, meta), key=lambda n: -program.span(n).start):
         index = item.slice[0].slice
         key = string_value(index.value) if isinstance(index, cst.Index) else None
-        arg = launch.arguments.get(key or "")
-        if arg is None:
+        value = renamed.get(key or "") or constant_text(program, launch, key or "")
+        if value is None:
             return None
         start, end = program.span(item)
-        text = text[: start - offset] + operand(program, arg.value) + text[end - offset :]
+        text = text[: start - offset] + value + text[end - offset :]
     return None if re.search(rf"\b{re.escape(meta)}\b", text) else f"({text})"
 
 

@@ -14,7 +14,7 @@ from islands.operators.structural.program_loop import (
     can_loop,
     loop_over_programs,
 )
-from islands.operators.structural.technique import Context, Rewrite, Technique
+from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
 from islands.operators.structural.text import Edit
 
 # streaming multiprocessors, from the vendors' data sheets; the part of the id that says the model
@@ -43,10 +43,15 @@ class Persistent(Technique[KernelSite]):
 
     def rewrite(self, context: Context, site: KernelSite) -> Rewrite | None:
         program, observed, rng = context
-        model = next((m for m in _MULTIPROCESSORS if m in observed.hardware_id), "h100")
-        n_programs = _MULTIPROCESSORS[model] * rng.choice(_PER_MULTIPROCESSOR)
+        n_programs = n_multiprocessors(observed) * rng.choice(_PER_MULTIPROCESSOR)
         edits = _edits(program, program.kernels[site.kernel], n_programs)
         return Rewrite(tuple(edits), f"{n_programs} programs stride over the grid of {site.kernel}")
+
+
+def n_multiprocessors(observed: Observed) -> int:
+    """Of the GPU that the parent was judged on; of an H100 where that is not known."""
+    model = next((m for m in _MULTIPROCESSORS if m in observed.hardware_id), "h100")
+    return _MULTIPROCESSORS[model]
 
 
 def _same_rank(program: Program, kernel: Scope) -> bool:

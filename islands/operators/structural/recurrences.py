@@ -77,7 +77,7 @@ def _accumulation(program: Program, statement: cst.BaseSmallStatement) -> tuple[
         is_sum = isinstance(statement.operator, cst.AddAssign) and isinstance(statement.target, cst.Name)
         return (program.text(statement.target), "sum", call) if call is not None and is_sum else None
     assigned = assignment_of(statement)
-    for kind, one, other in _operands(program, assigned[1]) if assigned is not None else ():
+    for kind, one, other in operands_of(program, assigned[1]) if assigned is not None else ():
         call = _reduction(program, other, kind)
         if call is not None and assigned is not None and program.text(one) == assigned[0]:
             return assigned[0], kind, call
@@ -93,7 +93,7 @@ def _reduction(program: Program, node: cst.CSTNode, kind: str) -> cst.Call | Non
     return node if is_whole and node.args[0].keyword is None else None
 
 
-def _operands(program: Program, node: cst.CSTNode) -> list[tuple[str, cst.CSTNode, cst.CSTNode]]:
+def operands_of(program: Program, node: cst.CSTNode) -> list[tuple[str, cst.CSTNode, cst.CSTNode]]:
     """Kind and operands of a sum, a maximum or a minimum of two, in both orders."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
         return [("sum", node.left, node.right), ("sum", node.right, node.left)]
@@ -137,7 +137,7 @@ def _recurrence(
 def _new_maximum(program: Program, statement: cst.CSTNode) -> tuple[str, str, cst.Call] | None:
     """Names and reduction of `new = tl.maximum(old, tl.max(x))`."""
     assigned = assignment_of(statement)
-    for kind, one, other in _operands(program, assigned[1]) if assigned is not None else ():
+    for kind, one, other in operands_of(program, assigned[1]) if assigned is not None else ():
         call = _reduction(program, other, "max") if kind == "max" else None
         if call is not None and assigned is not None and isinstance(one, cst.Name):
             return assigned[0], one.value, call
@@ -147,7 +147,7 @@ def _new_maximum(program: Program, statement: cst.CSTNode) -> tuple[str, str, cs
 def _rescaled_sum(program: Program, statement: cst.CSTNode) -> tuple[str, cst.Call, cst.Call] | None:
     """Name, factor and reduction of `s = s * tl.exp(old - new) + tl.sum(...)`."""
     assigned = assignment_of(statement)
-    for kind, one, other in _operands(program, assigned[1]) if assigned is not None else ():
+    for kind, one, other in operands_of(program, assigned[1]) if assigned is not None else ():
         call = _reduction(program, other, kind) if kind == "sum" else None
         if call is None or assigned is None or not isinstance(one, cst.BinaryOperation):
             continue

@@ -44,6 +44,11 @@ class Observed:
         value: Any = launch.num_warps if parameter == "num_warps" else launch.constexprs.get(parameter)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
+    def n_programs(self, kernel: str) -> int | None:
+        """How many programs a kernel was launched with, or None when it was not seen."""
+        launch = self._launches.get(kernel)
+        return None if launch is None else _n_programs(launch)
+
     def was_launched(self, kernel: str) -> bool:
         """False only where captures exist and the kernel is in none of them."""
         return not self._launches or kernel in self._launches

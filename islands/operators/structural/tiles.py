@@ -193,7 +193,7 @@ def _value_not_passed(program: Program, launch: Launch, parameter: str, grid_mus
         return None
     starred = [a for a in launch.call.args if a.star == "**"]
     for arg in starred:
-        node = _mapping_entry(program, launch, arg.value, parameter)
+        node = mapping_entry(program, launch, arg.value, parameter)
         if node is not None:
             return value_at(program, node)
     if starred or any(a.star for a in launch.call.args) or launch.kernel is None:
@@ -204,14 +204,14 @@ def _value_not_passed(program: Program, launch: Launch, parameter: str, grid_mus
     return value_at(program, known.default)
 
 
-def _mapping_entry(program: Program, launch: Launch, node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
+def mapping_entry(program: Program, launch: Launch, node: cst.CSTNode, key: str) -> cst.BaseExpression | None:
     """The value of a key of a mapping that is written out: `{"BLOCK": 128}`, `dict(BLOCK=128)`, or a name of one."""
     if isinstance(node, cst.Dict):
         for element in node.elements:
             if isinstance(element, cst.DictElement) and string_value(element.key) == key:
                 return element.value
             if isinstance(element, cst.StarredDictElement):
-                inner = _mapping_entry(program, launch, element.value, key)
+                inner = mapping_entry(program, launch, element.value, key)
                 if inner is not None:
                     return inner
     if isinstance(node, cst.Call) and dotted_name(node.func) == "dict":
@@ -220,5 +220,5 @@ def _mapping_entry(program: Program, launch: Launch, node: cst.CSTNode, key: str
         for scope in (launch.scope, program.root):
             local = bindings(program, scope).get(node.value, [])
             if len(local) == 1 and local[0].value is not None:
-                return _mapping_entry(program, launch, local[0].value, key)
+                return mapping_entry(program, launch, local[0].value, key)
     return None

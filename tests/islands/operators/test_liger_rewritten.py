@@ -78,6 +78,7 @@ FORWARDS = (
 # judged beside parsing: those whose kernels differ most from each other
 JUDGED = ("softmax", "layer_norm", "group_norm", "swiglu", "kl_div", "dyt")
 N_JUDGED = 5
+SHARING = ("split_reduction", "split_k")
 
 
 def source_of(forward: Forward) -> str:
@@ -102,13 +103,17 @@ def test_proposals_are_valid_programs(forward: Forward) -> None:
     applied = set()
     for technique in TECHNIQUES:
         for proposal in proposals_of(technique, parent):
-            assert definitions(proposal.source) == definitions(parent.source)
+            names, n_launches = definitions(proposal.source)
+            before, n_before = definitions(parent.source)
+            n_new = n_launches - n_before
+            assert [n for n in names if n in before] == before and len(names) == len(before) + n_new
+            assert n_new == (technique.name in SHARING)
             applied.add(technique.name)
     assert len(applied) >= forward.n_techniques, sorted(applied)
 
 
 def definitions(source: str) -> tuple[list[str], int]:
-    """Names of functions and the number of launches: no technique drops or adds one."""
+    """Names of functions and the number of launches: no technique drops one, and only a loop in shares adds one."""
     nodes = list(ast.walk(ast.parse(source)))
     launches = [n for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript)]
     return [n.name for n in nodes if isinstance(n, ast.FunctionDef)], len(launches)
