@@ -18,6 +18,7 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
     from islands.operators.structural.exp2 import Exp2
     from islands.operators.structural.fast_division import FastDivision
     from islands.operators.structural.host_constant import HostConstant
+    from islands.operators.structural.index_narrowing import IndexNarrowing
     from islands.operators.structural.keep_for_walk import KeepForWalk
     from islands.operators.structural.loop_flatten import LoopFlatten
     from islands.operators.structural.loop_pipeline import LoopPipeline
@@ -63,6 +64,7 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
         ReverseOrder(),
         CacheModifier(),
         AlignmentHints(),
+        IndexNarrowing(),
         Exp2(),
         Reciprocal(),
         FastDivision(),
