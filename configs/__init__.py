@@ -1,1 +1,4 @@
-"""Values only: presets, hardware tables, tolerances. Read through `evolve.config` and `evaluators.hardware`."""
+"""Values only: presets, hardware tables, tolerances, the technique catalogue.
+
+Read through `evolve.config`, `evaluators.hardware` and `db.techniques`.
+"""
