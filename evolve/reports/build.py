@@ -13,6 +13,7 @@ from db.reading import ArchiveReader
 from evolve.reports import charts
 from evolve.reports.facts import ReportFacts, gather
 from evolve.reports.highlight import diff_lines, source_html
+from evolve.reports.roofline import roofline
 
 BASELINE_LABELS = {
     "eager": "PyTorch eager",
@@ -64,6 +65,7 @@ def _pictures(facts: ReportFacts) -> dict[str, Any]:
         "heat_map": charts.heat_map(
             facts.cells, baseline_us=latency.baseline_us if latency else None, best_program=best_id
         ),
+        "roofline": roofline(facts.ceilings),
         "legend": [charts.heat_colour(2 ** (k / 4)) for k in range(-4, 5)],
         "islands": sorted({p.island for p in facts.points}),
         "n_colours": charts.N_ISLAND_COLOURS,

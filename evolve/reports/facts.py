@@ -10,6 +10,7 @@ from itertools import pairwise
 
 from db.measures import Cell, MeasureSpace, Tier
 from db.records import Evaluation, Gate, Latency, Outcome, Problem, Run
+from evolve.reports.limits import CeilingPoint, Limit, ceiling_points, limits_of
 
 CONFIRM = "confirm"  # the operator under which `evolve.search` records that a winner was judged a second time
 
@@ -78,6 +79,7 @@ class LineageStep:
     other_parents: tuple[str, ...]
     seeded_from: str
     source: str
+    limit: Limit | None
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class ReportFacts:
     funnel: Funnel
     techniques: tuple[TechniqueRow, ...]
     lineage: tuple[LineageStep, ...]
+    ceilings: tuple[CeilingPoint, ...]
     cells: tuple[CellFact, ...]
     failures: tuple[FailureRow, ...]
     n_other_precision: int  # correct, but in the other precision class: neither best nor in the grid
@@ -132,6 +135,7 @@ def gather(problem: Problem, run: Run, evaluations: Sequence[Evaluation]) -> Rep
     evaluations = [e for e in evaluations if not is_confirmation(e)]
     own = [e for e in own if not is_confirmation(e)]
     best = confirmed or best_of(own)
+    chain = ancestors_of(best, evaluations) if best else []
     return ReportFacts(
         problem=problem,
         run=run,
@@ -143,7 +147,8 @@ def gather(problem: Problem, run: Run, evaluations: Sequence[Evaluation]) -> Rep
         points=tuple(_points(evaluations, run)),
         funnel=funnel_of(evaluations),
         techniques=tuple(technique_rows(evaluations)),
-        lineage=tuple(lineage_of(best, evaluations)) if best else (),
+        lineage=tuple(lineage_of(chain)),
+        ceilings=tuple(ceiling_points(own, [e for _, e in chain if not is_confirmation(e)])),
         cells=tuple(cells_of(own)),
         failures=tuple(failure_rows(evaluations)),
         n_other_precision=sum(e.verdict.is_correct for e in evaluations) - len(own),
@@ -250,8 +255,11 @@ def _count(tally: _Tally, evaluation: Evaluation, parents: Sequence[Latency]) ->
         tally.improved += latency.high_us < min(p.low_us for p in parents)
 
 
-def lineage_of(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[LineageStep]:
-    """The ancestors of `best` along its first parents, oldest first, itself last, then its second judgement if any."""
+def ancestors_of(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[tuple[int, Evaluation]]:
+    """The ancestors of `best` along its first parents, oldest first, itself last, then its second judgement if any.
+
+    Each with its number in the order of verdicts.
+    """
     first: dict[str, tuple[int, Evaluation]] = {}
     for n, e in enumerate(evaluations, start=1):
         if e.verdict.latency:
@@ -266,11 +274,18 @@ def lineage_of(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[Line
     chain.reverse()
     if is_confirmation(best):
         chain.append((len(evaluations), best))
-    changes = [None, *(_latency(a).device_us / _latency(b).device_us for (_, a), (_, b) in pairwise(chain))]
-    return [_step(n, e, change) for (n, e), change in zip(chain, changes, strict=True)]
+    return chain
 
 
-def _step(n: int, evaluation: Evaluation, change: float | None) -> LineageStep:
+def lineage_of(chain: Sequence[tuple[int, Evaluation]]) -> list[LineageStep]:
+    """What each step of a lineage changed, and what limited it."""
+    changes: list[float | None] = [None] if chain else []
+    changes += [_latency(a).device_us / _latency(b).device_us for (_, a), (_, b) in pairwise(chain)]
+    limits = limits_of([e for _, e in chain])
+    return [_step(n, e, change, limit) for (n, e), change, limit in zip(chain, changes, limits, strict=True)]
+
+
+def _step(n: int, evaluation: Evaluation, change: float | None, limit: Limit | None) -> LineageStep:
     candidate, latency = evaluation.candidate, _latency(evaluation)
     return LineageStep(
         program_id=candidate.program_id,
@@ -285,6 +300,7 @@ def _step(n: int, evaluation: Evaluation, change: float | None) -> LineageStep:
         other_parents=candidate.lineage.parents[1:],
         seeded_from=candidate.lineage.seeded_from,
         source=candidate.source,
+        limit=limit,
     )
 
 

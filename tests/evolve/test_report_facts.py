@@ -10,6 +10,7 @@ from db.records import Evaluation, Gate, PrecisionClass
 from evolve.reports.build import render
 from evolve.reports.facts import (
     CONFIRM,
+    ancestors_of,
     best_of,
     cells_of,
     failure_rows,
@@ -58,7 +59,7 @@ def test_lineage_follows_first_parents_from_the_seed() -> None:
     middle = made(1, 80.0, parents=[seed], technique="num_warps")
     aside = made(2, 95.0, parents=[seed])
     best = made(3, 60.0, parents=[middle, aside], technique="crossover", island=1)
-    steps = lineage_of(best, [seed, middle, aside, best])
+    steps = lineage_of(ancestors_of(best, [seed, middle, aside, best]))
     assert [s.technique for s in steps] == ["seed", "num_warps", "crossover"]
     assert [s.n for s in steps] == [1, 2, 4]
     assert [s.change for s in steps] == [None, pytest.approx(1.25), pytest.approx(80 / 60)]
@@ -87,7 +88,7 @@ def test_a_second_judgement_has_the_name_that_the_search_gives_it() -> None:
 def test_lineage_ends_where_an_ancestor_is_its_own() -> None:
     loop = made(0, 50.0, source="A = 1")
     again = made(1, 50.0, source="A = 1", parents=[loop])
-    assert len(lineage_of(again, [again])) == 1
+    assert len(lineage_of(ancestors_of(again, [again]))) == 1
 
 
 def test_improved_means_clear_of_the_parents_interval() -> None:

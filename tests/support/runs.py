@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from db.measures import Tier, classify
+from db.profile import Bottleneck, BottleneckReport, KernelKind, PerformanceState
 from db.records import (
     Candidate,
     DeviceKind,
@@ -307,6 +308,7 @@ class _Search:
             occupancy_limiter="registers",
         )
         gates = (*(GateResult(gate=g, passed=True, seconds=0.1) for g in passed), speed)
+        limit = Bottleneck.DRAM_BANDWIDTH if memory > 70 else Bottleneck.MEMORY_LATENCY
         return Verdict(
             outcome=Outcome.CORRECT,
             gates=gates,
@@ -314,6 +316,13 @@ class _Search:
             latency=latency,
             profile=profile,
             tier=Tier(tier),
+            bottleneck=BottleneckReport(
+                tier=Tier(tier),
+                source="compiled",
+                state=PerformanceState(primary=limit, limiter="registers", kernel_kind=KernelKind.ROW),
+                limit=f"memory at {memory:.0f}% of its speed of light",
+                roofline_efficiency=memory / 100,
+            ),
             replaces_baseline=wins,
             **base,
         )
