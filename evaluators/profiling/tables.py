@@ -64,7 +64,7 @@ def _split_rows(text: str) -> Iterator[list[str]]:
     """Cells of each row. A row whose quotes do not close ends where the next one begins."""
     pending: list[str] = []
     for line in _LINE_END.split(text):
-        if pending and ( len(pending) >= _MAX_LINES_PER_ROW):
+        if pending and (_NEW_ROW.match(line) or len(pending) >= _MAX_LINES_PER_ROW):
             yield from _cells("\n".join(pending))
             pending = []
         if not pending and (not line.strip() or line.startswith("==")):
