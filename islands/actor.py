@@ -58,6 +58,9 @@ class IslandActor:
     def tell(self, verdicts: Sequence[Verdict]) -> list[AddStatus]:
         return self._island.tell(verdicts)
 
+    def reprofile(self, verdicts: Sequence[Verdict]) -> int:
+        return self._island.reprofile(verdicts)
+
     def restore(self, evaluations: Sequence[Evaluation]) -> None:
         self._island.restore(evaluations)
 

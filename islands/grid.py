@@ -110,6 +110,19 @@ class EliteGrid:
         self._ranked = None
         return AddStatus.NEW if holder is None else AddStatus.IMPROVED
 
+    def revise(self, verdict: Verdict) -> bool:
+        """Moves a program to the cell that a later verdict of it says; whether it still holds one.
+
+        Whoever it meets there is treated as by `add`. The cell that it leaves is empty.
+        """
+        cell = next((cell for cell, holder in self._cells.items() if holder.program_id == verdict.program_id), None)
+        if cell is None:
+            return False
+        holder = self._cells.pop(cell)
+        self._program_ids.remove(holder.program_id)
+        self._ranked = None
+        return self.add(holder._replace(verdict=verdict)) > AddStatus.REJECTED
+
     def cells(self) -> dict[Cell, Occupant]:
         """Every occupied cell with its elite, fastest first."""
         return dict(sorted(self._cells.items(), key=lambda item: item[1].rank))

@@ -97,6 +97,15 @@ class Island:
         """Takes verdicts in, in any order. One status for each; a candidate id that is not in flight is REJECTED."""
         return [self._tell_one(verdict) for verdict in verdicts]
 
+    def reprofile(self, verdicts: Sequence[Verdict]) -> int:
+        """Takes in what counters said later of programs of the grid: they move to the cells of their tiers.
+
+        How many still hold a cell.
+        """
+        n_held = sum(self._grid.revise(verdict) for verdict in verdicts) if self._grid else 0
+        self._progress.note(self._grid.best if self._grid else None)
+        return n_held
+
     def restore(self, evaluations: Sequence[Evaluation]) -> None:
         """Takes in what an archive holds of this island, in the order of insertion. For resuming, before any ask.
 
@@ -317,16 +326,19 @@ class _Progress:
         self.n_idle = 0
 
     def told(self, best: Occupant | None) -> None:
+        """One more verdict came in."""
+        self.n_idle += 1
+        self.note(best)
+
+    def note(self, best: Occupant | None) -> None:
+        """Looks at the best program: a better one ends the idleness."""
         if best is None:
-            self.n_idle += 1
             return
         efficiency = best.verdict.profile.roofline_efficiency if best.verdict.profile else 0.0
         faster = best.latency_us <= self._latency_us * (1 - self._margin)
         if faster or efficiency > self._efficiency * (1 + self._margin):
             self._latency_us, self._efficiency = best.latency_us, max(efficiency, self._efficiency)
             self.n_idle = 0
-        else:
-            self.n_idle += 1
 
 
 def _lineage_of(draw: Draw, proposal: Proposal) -> Lineage:

@@ -115,3 +115,27 @@ def test_qd_score_never_falls(grid: EliteGrid) -> None:
 def test_best_of_an_empty_grid_is_none(grid: EliteGrid) -> None:
     assert grid.best is None
     assert grid.elites() == []
+
+
+def test_counters_move_a_program_to_the_cell_of_its_tier(grid: EliteGrid) -> None:
+    moved = occupant(100.0, source="X = 1\n")
+    grid.add(moved)
+    later = moved.verdict.model_copy(update={"tier": Tier.COMPUTE_BOUND})
+    assert grid.revise(later)
+    assert [cell.tier for cell in grid.cells()] == [Tier.COMPUTE_BOUND]
+    assert grid.best is not None and grid.best.verdict is later
+    assert grid.add(occupant(100.5, source="X = 2\n")) is AddStatus.NEW  # the cell that it left is free
+
+
+def test_a_program_that_moves_yields_to_the_faster(grid: EliteGrid) -> None:
+    grid.add(occupant(99.0, source="X = 1\n", tier=Tier.COMPUTE_BOUND))
+    slower = occupant(99.5, source="X = 2\n")
+    grid.add(slower)
+    assert not grid.revise(slower.verdict.model_copy(update={"tier": Tier.COMPUTE_BOUND}))
+    assert len(grid) == 1 and slower.program_id not in grid
+
+
+def test_counters_of_a_program_that_holds_no_cell_change_nothing(grid: EliteGrid) -> None:
+    grid.add(occupant(100.0, source="X = 1\n"))
+    assert not grid.revise(occupant(100.0, source="X = 9\n").verdict)
+    assert len(grid) == 1

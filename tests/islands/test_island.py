@@ -433,3 +433,18 @@ def test_the_search_finds_faster_programs() -> None:
     seed_us = LAND.latency_us(landscape.SEED_SOURCE)
     assert seed_us is not None
     assert best_us(search(make_island(), LAND, 80)) < 0.6 * seed_us
+
+
+def test_counters_that_come_later_move_an_elite_and_end_its_idleness() -> None:
+    island = seeded(make_island(stagnation_window=3), 100.0, tier=Tier.UNDERUTILIZED)
+    for candidate_ in island.ask(3):
+        island.tell([failed(candidate_)])
+    assert island.is_stagnant
+    (elite,) = island.elites()
+    assert elite.verdict.profile is not None
+    better = elite.verdict.profile.model_copy(update={"memory_sol_pct": 95.0, "source": "ncu"})
+    read = elite.verdict.model_copy(update={"profile": better, "tier": Tier.NEAR_OPTIMAL})
+    assert island.reprofile([read]) == 1
+    assert [e.verdict.tier for e in island.elites()] == [Tier.NEAR_OPTIMAL]
+    assert not island.is_stagnant
+    assert make_island().reprofile([read]) == 0

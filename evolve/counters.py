@@ -1,0 +1,115 @@
+"""Counters for the programs that enter a grid: read in batches, because starting the profiler costs more than reading.
+
+A program is placed at once by its provisional profile. When its counters arrive, the archive and its island move it to
+the cell that they say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from db.profile import Profile
+from db.records import CONFIRM, Evaluation, LatencyKind, Verdict
+from evolve.cluster import ActorDied
+from evolve.judging import ActorPool
+
+POLL_S = 0.2
+MAX_FAILURES = 2  # batches in a row without any counters: nobody may read them here
+
+Recell = Callable[[list[tuple[Evaluation, Profile]]], Awaitable[list[Verdict]]]
+
+
+class CounterSettings(BaseModel):
+    """Which programs have their hardware counters read, and how much of the time that may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = True  # where a GPU judges; a modelled run has no counters
+    batch: int = Field(8, ge=1, le=64)  # programs that wait before the profiler starts
+    max_batch: int = Field(16, ge=1, le=64)
+    patience_s: float = Field(20.0, ge=0)  # a program waits no longer than this for others
+    share: float = Field(0.25, gt=0, le=1)  # of the wall-clock in which a profiler may run
+
+
+class CounterQueue:
+    """Collects programs that entered a cell and has their counters read, on whichever evaluator is free.
+
+    Args:
+        read: takes evaluations with their profiles, moves them, and answers with their new verdicts.
+    """
+
+    def __init__(
+        self,
+        evaluators: ActorPool,
+        settings: CounterSettings,
+        recell: Recell,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._evaluators = evaluators
+        self._settings = settings
+        self._recell = recell
+        self._clock = clock
+        self._waiting: list[tuple[float, Evaluation]] = []
+        self._seen: set[str] = set()  # program ids that wait or were read
+        self._not_before = 0.0
+        self._n_failures = 0
+        self.n_read = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether counters are wanted and can be had, as far as is known."""
+        return self._settings.enabled and self._n_failures < MAX_FAILURES
+
+    def offer(self, evaluation: Evaluation) -> None:
+        """Takes a program that entered a cell, unless its counters are known, on their way, or not to be had."""
+        verdict = evaluation.verdict
+        is_measured = verdict.latency is not None and verdict.latency.kind is LatencyKind.MEASURED
+        is_original = not verdict.duplicate_of and evaluation.candidate.lineage.operator != CONFIRM
+        if self.is_open and is_measured and is_original and verdict.program_id not in self._seen:
+            self._seen.add(verdict.program_id)
+            self._waiting.append((self._clock(), evaluation))
+
+    async def run(self) -> None:
+        """Reads whatever waits, batch after batch, until cancelled."""
+        while self.is_open:
+            if self._is_due():
+                await self._read(self._take())
+            else:
+                await asyncio.sleep(POLL_S)
+
+    def _is_due(self) -> bool:
+        if not self._waiting or self._clock() < self._not_before:
+            return False
+        waited_s = self._clock() - self._waiting[0][0]
+        return len(self._waiting) >= self._settings.batch or waited_s >= self._settings.patience_s
+
+    def _take(self) -> list[Evaluation]:
+        """The fastest of those that wait: what will be parents. The others wait on."""
+        by_speed = sorted(self._waiting, key=lambda item: _device_us(item[1]))
+        chosen = by_speed[: self._settings.max_batch]
+        self._waiting = [item for item in self._waiting if item not in chosen]
+        return [evaluation for _, evaluation in chosen]
+
+    async def _read(self, evaluations: Sequence[Evaluation]) -> None:
+        began = self._clock()
+        profiles: Sequence[Profile] = []
+        with contextlib.suppress(ActorDied):  # what was being judged there is tried again by whoever asked
+            profiles = await self._evaluators.call("profile", [e.candidate for e in evaluations])
+        read = [(e, p) for e, p in zip(evaluations, profiles, strict=False) if p.source == "ncu"]
+        self._n_failures = 0 if read else self._n_failures + 1
+        if read:
+            self.n_read += len(await self._recell(read))
+        took_s = self._clock() - began
+        self._not_before = self._clock() + took_s * (1 / self._settings.share - 1)
+
+
+def _device_us(evaluation: Evaluation) -> float:
+    latency = evaluation.verdict.latency
+    assert latency is not None
+    return latency.device_us
