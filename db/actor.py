@@ -21,6 +21,7 @@ import ray
 
 from db.archive import ProgramArchive
 from db.errors import EvolveError
+from db.knowledge import TechniqueEvidence
 from db.live import ArchiveServer
 from db.queries import Elite, LineageRow, Table
 from db.reading import ExportFormat
@@ -100,6 +101,9 @@ class ArchiveActor:
     async def reprofile(self, verdicts: Sequence[Verdict]) -> None:
         await self._do(lambda archive: archive.reprofile(verdicts))
 
+    async def import_knowledge(self, evidence: Sequence[TechniqueEvidence], origin: str) -> None:
+        await self._do(lambda archive: archive.import_knowledge(evidence, origin))
+
     async def checkpoint(self) -> None:
         await self._do(lambda archive: archive.checkpoint())
 
@@ -159,6 +163,9 @@ class ArchiveActor:
 
     async def best(self, problem: str, **scope: Any) -> Elite | None:
         return await self._do(lambda archive: archive.best(problem, **scope))
+
+    async def knowledge(self, **asked: Any) -> list[TechniqueEvidence]:
+        return await self._do(lambda archive: archive.knowledge(**asked))
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
         return await self._do(lambda archive: archive.query(sql, parameters))

@@ -19,6 +19,7 @@ import duckdb
 from db.connection import connect, disown, is_file_fault, translated
 from db.errors import ArchiveError, QueryError
 from db.export import export
+from db.knowledge import TechniqueEvidence
 from db.queries import Elite, LineageRow, Question, Table
 from db.reading import ArchiveReader, ExportFormat
 from db.records import CONFIRM, Evaluation, Problem, Run, Verdict
@@ -32,6 +33,7 @@ _INSERT = (
     f" SELECT {', '.join(f'unnest(?::{kind}[])' for kind in COLUMNS.values())}"
 )
 _REPROFILE = f"UPDATE evaluations SET {', '.join(f'{name} = ?' for name in REPROFILED)} WHERE candidate_id = ?"
+_IMPORT = "INSERT INTO imported_knowledge SELECT unnest(?::VARCHAR[]), unnest(?::JSON[]), unnest(?::TIMESTAMP[])"
 # what was claimed of the same work before holds no cell any more: winners are chosen, and so they were lucky
 _SUPERSEDE = (
     "UPDATE evaluations SET rank_us = NULL"
@@ -133,6 +135,15 @@ class ProgramArchive(ArchiveReader):
         with self._writing() as connection:
             for verdict in verdicts:
                 connection.execute(_REPROFILE, [*reprofiled(verdict), verdict.candidate_id])
+
+    def import_knowledge(self, evidence: Sequence[TechniqueEvidence], origin: str) -> None:
+        """Stores what was learnt elsewhere, in the place of what came from the same origin before."""
+        rows = [(origin, one.model_dump_json(), _now()) for one in evidence]
+        with self._writing() as connection:
+            connection.execute("DELETE FROM imported_knowledge WHERE origin = ?", [origin])
+            if rows:
+                columns = [list(column) for column in zip(*rows, strict=True)]
+                connection.execute(_IMPORT, columns)
 
     def checkpoint(self) -> None:
         """Moves what was written from the log into the file. Stalls readers and writers; for idle moments.

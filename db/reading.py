@@ -17,6 +17,7 @@ from typing import Any, Literal, Self
 
 from db import queries
 from db.errors import NotFoundError
+from db.knowledge import DETAILS, IMPORTED, Asked, TechniqueEvidence, evidence_for, evidence_of, summed
 from db.queries import Elite, LineageRow, Question, Scope, Table
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
 
@@ -209,6 +210,32 @@ class ArchiveReader(ABC):
         program = self.program(program_id)
         seqs = [row[0] for row in self._rows(Question(queries.LINEAGE, [program.program_id]))]
         return queries.lineage_of(self._rows(queries.lineage_at(seqs)))
+
+    def knowledge(
+        self,
+        *,
+        problems: Sequence[str] | None = None,
+        without: Sequence[str] = (),
+        until_s: float | None = None,
+        with_imported: bool = True,
+    ) -> list[TechniqueEvidence]:
+        """What every technique came to in every state, one record a state, technique, move and technique before it.
+
+        Measured and modelled attempts, and those of different GPUs, are never summed.
+
+        Args:
+            problems: names or ids; only attempts on these. What was imported knows no problem.
+            without: names or ids of problems whose attempts are left out.
+            until_s: only what was judged before this moment, in seconds since the epoch.
+            with_imported: also what `import_knowledge` brought in.
+        """
+        asked = Asked(None if problems is None else tuple(problems), tuple(without), until_s)
+        rows = self._rows(evidence_for(asked, self._rows(DETAILS)))
+        imported = self._rows(IMPORTED) if with_imported else []
+        with _collector_paused():
+            own = [evidence_of(row) for row in rows]
+            others = [TechniqueEvidence.model_validate_json(record) for (record,) in imported]
+            return summed([*own, *others]) if others else own
 
     # ----------------------------------------------------------------------------------------------------- private
 
