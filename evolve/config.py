@@ -30,6 +30,18 @@ class ClusterSettings(BaseModel):
     n_preparers: int = Field(0, ge=0)  # 0: one for every eight cores; where none, evaluators compile too
 
 
+class CounterSettings(BaseModel):
+    """Which programs have their hardware counters read, and how much of the time that may take."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    enabled: bool = True  # where a GPU judges; a modelled run has no counters
+    batch: int = Field(8, ge=1, le=64)  # programs that wait before the profiler starts
+    max_batch: int = Field(16, ge=1, le=64)
+    patience_s: float = Field(20.0, ge=0)  # a program waits no longer than this for others
+    share: float = Field(0.25, gt=0, le=1)  # of the wall-clock in which a profiler may run
+
+
 class RunConfig(BaseModel):
     """Everything that decides a run. `evolve run` prints none of it but stores all of it with the run."""
 
@@ -43,6 +55,7 @@ class RunConfig(BaseModel):
     evaluations: int = Field(200, ge=1)  # verdicts, answered from the archive or judged
     time_s: float | None = Field(None, gt=0)
     stop_when_stagnant: bool = True
+    stop_at_roofline: float = Field(0.95, gt=0, le=1)  # of the larger speed of light; 1 goes on whatever is reached
     device: Literal["auto", "cuda", "cpu"] = "auto"
     target: str = "h100"  # GPU that a modelled latency is for
     precision: PrecisionClass = PrecisionClass.REFERENCE
@@ -56,6 +69,7 @@ class RunConfig(BaseModel):
     batch: int = Field(1, ge=1)  # candidates that one chain asks for at a time
     search: IslandSettings = Field(default_factory=IslandSettings)
     judging: EvaluatorSettings = Field(default_factory=EvaluatorSettings)
+    counters: CounterSettings = Field(default_factory=CounterSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
 
 

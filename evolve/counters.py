@@ -11,29 +11,16 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from db.profile import Profile
 from db.records import CONFIRM, Evaluation, LatencyKind, Verdict
 from evolve.cluster import ActorDied
+from evolve.config import CounterSettings
 from evolve.judging import ActorPool
 
 POLL_S = 0.2
 MAX_FAILURES = 2  # batches in a row without any counters: nobody may read them here
 
 Recell = Callable[[list[tuple[Evaluation, Profile]]], Awaitable[list[Verdict]]]
-
-
-class CounterSettings(BaseModel):
-    """Which programs have their hardware counters read, and how much of the time that may take."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    enabled: bool = True  # where a GPU judges; a modelled run has no counters
-    batch: int = Field(8, ge=1, le=64)  # programs that wait before the profiler starts
-    max_batch: int = Field(16, ge=1, le=64)
-    patience_s: float = Field(20.0, ge=0)  # a program waits no longer than this for others
-    share: float = Field(0.25, gt=0, le=1)  # of the wall-clock in which a profiler may run
 
 
 class CounterQueue:

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from db.records import Evaluation, Gate
+from db.records import Evaluation, Gate, Verdict
 from evolve.budget import Budget
 from evolve.events import BestSoFar, GateCount, Progress
 from islands.summary import IslandSummary
@@ -43,6 +43,13 @@ class ProgressMeter:
                 self._correct.pop(evaluation.verdict.program_id, None)
         self._confirmed = sorted((e for e in evaluations if e.verdict.is_correct), key=_device_us)
         return bool(self._confirmed)
+
+    def revise(self, verdicts: Sequence[Verdict]) -> None:
+        """Later verdicts take the place of earlier ones of the same candidate."""
+        for verdict in verdicts:
+            known = self._correct.get(verdict.program_id)
+            if known is not None and known.verdict.candidate_id == verdict.candidate_id:
+                self._correct[verdict.program_id] = known.model_copy(update={"verdict": verdict})
 
     def count(self, evaluation: Evaluation, *, is_new: bool = True) -> None:
         """Count one verdict; `is_new=False` for those that a resumed run finds in the archive."""

@@ -10,12 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from db.errors import SeedError
-from db.records import CONFIRM, Candidate, Evaluation, Lineage
+from db.records import CONFIRM, Candidate, Evaluation, Lineage, Verdict
 from evolve.budget import Budget
 from evolve.cluster import answer
+from evolve.counters import CounterQueue
 from evolve.events import Judged, Migrated, OnEvent, Progress, Ticked
 from evolve.judging import Judge
 from evolve.progress import ProgressMeter
+from evolve.stopping import is_at_roofline
+from islands.grid import AddStatus
 from islands.migration import Topology
 from islands.seed import Seed
 from islands.summary import IslandSummary
@@ -43,6 +46,8 @@ class Search:
         chains_per_island: int,
         batch: int,
         stop_when_stagnant: bool,
+        counters: CounterQueue | None = None,
+        stop_at_roofline: float = 1.0,
     ) -> None:
         self._islands = list(islands)
         self._judge = judge
@@ -55,6 +60,8 @@ class Search:
         self._chains_per_island = chains_per_island
         self._batch = batch
         self._stop_when_stagnant = stop_when_stagnant
+        self._counters = counters
+        self._stop_at_roofline = stop_at_roofline
 
     async def restore(self, judged: Sequence[Evaluation], elapsed_s: float) -> None:
         """Take up what earlier sittings of this run judged. `elapsed_s` is the wall-clock that they spent."""
@@ -77,16 +84,19 @@ class Search:
 
     async def run(self) -> None:
         """All chains of all islands, until the budget ends the run."""
-        ticker = asyncio.create_task(self._tick())
+        beside = [asyncio.create_task(self._tick())]
+        if self._counters is not None:
+            beside.append(asyncio.create_task(self._counters.run()))
         try:
             async with asyncio.TaskGroup() as chains:
                 for index in range(len(self._islands)):
                     for _ in range(self._chains_per_island):
                         chains.create_task(self._chain(index))
         finally:
-            ticker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await ticker
+            for task in beside:
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await task
 
     async def _chain(self, index: int) -> None:
         island = self._islands[index]
@@ -110,7 +120,23 @@ class Search:
         for evaluation, status in zip(evaluations, statuses, strict=True):
             self._meter.count(evaluation)
             self._on_event(Judged(evaluation=evaluation, status=status.name.lower()))
+            if self._counters is not None and status > AddStatus.REJECTED:
+                self._counters.offer(evaluation)
+        self._look_at_the_roof()
         return evaluations
+
+    async def recell(self, verdicts: Sequence[Verdict]) -> None:
+        """Take in what counters said of programs that were judged before: the archive first, then every island that
+        may hold them, migrants included."""
+        await answer(self._archive.reprofile.remote(verdicts))
+        await asyncio.gather(*(answer(island.reprofile.remote(verdicts)) for island in self._islands))
+        self._meter.revise(verdicts)
+        self._look_at_the_roof()
+
+    def _look_at_the_roof(self) -> None:
+        best = self._meter.best
+        if best is not None and self._stop_at_roofline < 1 and is_at_roofline(best.verdict, self._stop_at_roofline):
+            self._budget.stop("roofline")
 
     async def _migrate(self, index: int) -> None:
         """Send what the island offers, if it is time; the topology says to whom."""

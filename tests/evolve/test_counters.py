@@ -1,0 +1,140 @@
+"""Which programs have their counters read, when, and what becomes of those that nobody can read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+import ray
+from support.runs import make_problem, make_run, one_evaluation
+
+from db.profile import Profile
+from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
+from evolve.config import CounterSettings
+from evolve.counters import MAX_FAILURES, CounterQueue
+from evolve.judging import ActorPool
+
+PROBLEM = make_problem()
+RUN = make_run(PROBLEM)
+
+
+@ray.remote(num_cpus=0)
+class Reader:
+    """An evaluator that only reads counters, or cannot."""
+
+    def __init__(self, source: str = "ncu") -> None:
+        self._source = source
+        self._batches: list[list[str]] = []
+
+    def profile(self, candidates: Sequence[Candidate]) -> list[Profile]:
+        self._batches.append([c.source for c in candidates])
+        return [Profile.model_validate({"source": self._source, "memory_sol_pct": 50.0}) for _ in candidates]
+
+    def batches(self) -> list[list[str]]:
+        return self._batches
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Stage:
+    """A queue before one reader; `recelled` has the ids of what was read."""
+
+    def __init__(self, source: str = "ncu", **settings: object) -> None:
+        self.reader = Reader.remote(source)  # type: ignore[attr-defined]
+        self.clock = Clock()
+        self.recelled: list[str] = []
+        wanted = CounterSettings.model_validate({"batch": 2, "max_batch": 3, "patience_s": 10.0, **settings})
+        self.queue = CounterQueue(ActorPool([self.reader]), wanted, self._recell, clock=self.clock)
+
+    async def _recell(self, read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
+        self.recelled += [e.candidate.source for e, _ in read]
+        return [e.verdict for e, _ in read]
+
+    def wait(self, seconds: float = 1.0) -> list[list[str]]:
+        """Lets the queue run for a while, and says which batches were read so far."""
+
+        async def run() -> None:
+            task = asyncio.create_task(self.queue.run())
+            await asyncio.sleep(seconds)
+            task.cancel()
+
+        asyncio.run(run())
+        return list(ray.get(self.reader.batches.remote()))
+
+
+def made(n: int, us: float | None, **options: object) -> Evaluation:
+    return one_evaluation(PROBLEM, RUN, n, us, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _ray(ray_session: None) -> None:
+    """Readers are actors."""
+
+
+def test_programs_are_read_in_batches_the_fastest_first() -> None:
+    stage = Stage()
+    for n, us in enumerate((90.0, 70.0, 80.0, 60.0)):
+        stage.queue.offer(made(n, us))
+    assert stage.wait() == [["VALUE = 3", "VALUE = 1", "VALUE = 2"]]
+    assert stage.recelled == ["VALUE = 3", "VALUE = 1", "VALUE = 2"]
+    stage.clock.now = 11.0  # the last one has waited long enough
+    assert stage.wait()[-1] == ["VALUE = 0"]
+
+
+def test_one_program_waits_for_others() -> None:
+    stage = Stage()
+    stage.queue.offer(made(0, 90.0))
+    assert stage.wait(0.6) == []
+
+
+def test_only_measured_originals_are_read_and_each_once() -> None:
+    stage = Stage(batch=1)
+    seed = made(0, 90.0)
+    modelled = made(1, 80.0)
+    assert modelled.verdict.latency is not None
+    latency = modelled.verdict.latency.model_copy(update={"kind": LatencyKind.MODELLED})
+    modelled = modelled.model_copy(update={"verdict": modelled.verdict.model_copy(update={"latency": latency})})
+    again = made(2, 90.0, source="VALUE = 0", parents=[seed], operator=CONFIRM)
+    for evaluation in (seed, seed, modelled, made(3, 85.0, duplicate_of="x"), made(4, None), again):
+        stage.queue.offer(evaluation)
+    assert stage.wait() == [["VALUE = 0"]]
+
+
+def test_a_profiler_takes_no_more_than_its_share() -> None:
+    stage = Stage(batch=1, share=0.5)
+
+    async def slow(read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
+        stage.clock.now += 4.0  # what reading took
+        return [e.verdict for e, _ in read]
+
+    stage.queue._recell = slow
+    stage.queue.offer(made(0, 90.0))
+    assert len(stage.wait(0.8)) == 1
+    stage.queue.offer(made(1, 80.0))
+    stage.clock.now = 7.0
+    assert len(stage.wait(0.6)) == 1
+    stage.clock.now = 8.5
+    assert len(stage.wait(0.6)) == 2
+
+
+def test_where_nobody_may_read_counters_it_is_not_tried_for_ever() -> None:
+    stage = Stage(source="compiled", batch=1, share=1.0)
+    for n in range(MAX_FAILURES):
+        stage.queue.offer(made(n, 90.0))
+        stage.wait(0.6)
+    assert not stage.queue.is_open and stage.recelled == []
+    stage.queue.offer(made(9, 50.0))
+    assert len(stage.wait(0.5)) == MAX_FAILURES
+
+
+def test_counters_can_be_switched_off() -> None:
+    stage = Stage(batch=1, enabled=False)
+    stage.queue.offer(made(0, 90.0))
+    assert stage.wait(0.5) == []
