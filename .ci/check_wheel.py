@@ -13,7 +13,7 @@ import venv
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = (["--help"], ["problems", "list"])
+COMMANDS = (["--help"], ["problems", "list"], ["techniques"])
 
 
 def main() -> None:

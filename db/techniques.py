@@ -45,7 +45,8 @@ STALLS = (
 OCCUPANCY_LIMITERS = ("registers", "shared", "threads", "blocks", "barriers", "grid")  # of `Counters`
 LIMITERS = frozenset((*STALLS, *OCCUPANCY_LIMITERS))
 
-# What counts how much. What addresses the primary bottleneck stands before all that does not.
+# What counts how much. What addresses the primary bottleneck stands before all that does not. A technique is the more
+# for a kind the fewer it is for.
 PRIMARY, LIMITER, SECONDARY, MAINLY, NAMED_KIND, EVIDENCE = 16.0, 4.0, 2.0, 2.0, 1.0, 1.0
 
 EXAMPLE = """a right entry looks like
@@ -225,7 +226,8 @@ def _score(
     if not any(matters):
         return None
     points = sum(weight for weight, holds in zip((PRIMARY, LIMITER, SECONDARY), matters, strict=True) if holds)
-    points += MAINLY * (entry.addresses[0] is primary) + NAMED_KIND * (kind in entry.kinds)
+    points += MAINLY * (entry.addresses[0] == primary)
+    points += NAMED_KIND / len(entry.kinds) if kind in entry.kinds else 0.0
     return points + EVIDENCE * _evidence(entry, kind)
 
 

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("export", "Write the archive's tables as Parquet or JSONL."),
     "check": ("check", "Judge one file by every gate, without a search."),
     "problems": ("problems", "List the built-in problems, or show one."),
+    "techniques": ("techniques", "List the techniques that can make a kernel faster, or show one."),
     "report": ("report", "Write the HTML report of a run."),
     "doctor": ("doctor", "Find out what works on this machine, and what to do about the rest."),
 }

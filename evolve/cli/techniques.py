@@ -1,0 +1,88 @@
+"""`evolve techniques`: what can make a kernel faster, what each is for, and who applies it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from db.techniques import CatalogueEntry, Seen
+from evolve.cli.console import Column, console, print_json, print_table
+from evolve.cli.options import AsJson
+from evolve.techniques import technique as find_technique
+from evolve.techniques import techniques as list_techniques
+
+_COLUMNS = [
+    Column("name", "technique", is_whole=True),
+    Column("addresses", "addresses"),
+    Column("applied_by", "applied by"),
+    Column("seen", "won/lost"),
+]
+
+
+def techniques(
+    name: Annotated[str | None, typer.Argument(help="Show this technique whole.", metavar="[NAME]")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the techniques that can make a kernel faster, or show one."""
+    if name is not None:
+        entry = find_technique(name)
+        _print_one(entry, as_json)
+        return
+    entries = list_techniques()
+    if as_json:
+        print_json([entry.model_dump(mode="json") for entry in entries])
+    else:
+        print_table([_row(entry) for entry in entries], _COLUMNS)
+
+
+def _print_one(entry: CatalogueEntry, as_json: bool) -> None:
+    if as_json:
+        print_json(entry.model_dump(mode="json"))
+    else:
+        _print_whole(entry)
+
+
+def _row(entry: CatalogueEntry) -> dict[str, object]:
+    return {
+        "name": entry.name,
+        "addresses": ", ".join(entry.addresses),
+        "applied_by": " or ".join(_appliers(entry)),
+        "seen": f"{entry.successes}/{entry.failures}" if entry.seen else None,
+    }
+
+
+def _appliers(entry: CatalogueEntry) -> Iterator[str]:
+    if entry.applied_by.structural:
+        yield "operator"
+    if entry.applied_by.instruction:
+        yield "language model"
+
+
+def _print_whole(entry: CatalogueEntry) -> None:
+    out = console()
+    out.print(entry.name, style="bold")
+    out.print(entry.changes)
+    for title, lines in _paragraphs(entry):
+        for k, line in enumerate(lines):
+            out.print(f"{title if k == 0 else '':<15}{line}")
+
+
+def _paragraphs(entry: CatalogueEntry) -> Iterator[tuple[str, list[str]]]:
+    """What an entry says beside what it changes: titles and lines; titles without lines are not printed."""
+    yield "addresses", [", ".join(entry.addresses)]
+    yield "relieves", [", ".join(entry.limiters)] if entry.limiters else []
+    yield "for kernels", [", ".join(entry.kinds) or "of every kind"]
+    yield "precision", [str(entry.precision)]
+    yield "needs", list(entry.preconditions)
+    yield "risks", list(entry.risks)
+    yield "operator", [entry.applied_by.structural] if entry.applied_by.structural else []
+    yield "instruction", [entry.applied_by.instruction] if entry.applied_by.instruction else []
+    yield "seen", [_counted(seen) for seen in entry.seen]
+    yield "reported", list(entry.reported)
+    yield "source", [entry.source]
+
+
+def _counted(seen: Seen) -> str:
+    return f"won {seen.successes}, lost {seen.failures} ({seen.source})"
