@@ -49,16 +49,12 @@ LIMITERS = frozenset((*STALLS, *OCCUPANCY_LIMITERS))
 # for a kind the fewer it is for.
 PRIMARY, LIMITER, SECONDARY, MAINLY, NAMED_KIND, EVIDENCE = 16.0, 4.0, 2.0, 2.0, 1.0, 1.0
 
-EXAMPLE = """a right entry looks like
-num_warps:
-  changes: How many warps share a tile.
-  addresses: [memory_latency]
-  limiters: [long_scoreboard]
-  kinds: []
-  preconditions: [a kernel with a launch]
-  risks: [more warps synchronise longer]
-  source: Triton documentation, triton.Config
-  applied_by: {structural: num_warps}"""
+EXAMPLE = (
+    "a right entry: num_warps: {changes: How many warps share a tile., addresses: [memory_latency], "
+    "limiters: [long_scoreboard], kinds: [row], preconditions: [a launch], risks: [barriers take longer], "
+    "source: Triton documentation, "
+    "applied_by: {structural: num_warps, instruction: Draw another number of warps. Verify the launch.}}"
+)
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 
