@@ -33,6 +33,10 @@ class ArchiveError(EvolveError, OSError):
     """The archive file cannot be used: truncated, read-only, of a newer schema, on a full disk."""
 
 
+class OldSchemaError(ArchiveError):
+    """An archive of an earlier version, which reading alone cannot bring up to date."""
+
+
 class ArchiveBusyError(ArchiveError):
     """Another process owns the archive. `owner_pid` says which."""
 

@@ -25,7 +25,7 @@ from typing import Any
 from db import errors
 from db.archive import ProgramArchive
 from db.connection import POLL_S, is_owned_here
-from db.errors import ArchiveBusyError, ArchiveError, EvolveError, QueryError
+from db.errors import ArchiveBusyError, ArchiveError, EvolveError, OldSchemaError, QueryError
 from db.queries import Question, Table
 from db.reading import ArchiveReader, ExportFormat
 
@@ -215,11 +215,12 @@ def _gone(path: Path) -> OwnerGoneError:
 def open_for_reading(path: Path | str, *, wait_s: float = 2.0) -> ProgramArchive | LiveArchive:
     """The archive, through its owner where a process has it open for writing, else from the file.
 
-    `wait_s` is how long to wait for an owner that holds the file and does not answer yet.
+    An archive of an earlier version is brought up to date first, where it may be written. `wait_s` is how long to wait for an owner that holds the file and does not answer yet.
 
     Raises:
         ArchiveBusyError: the owner does not answer.
-        ArchiveError: the file is missing, damaged, no archive, or of another schema.
+        ArchiveError: the file is missing, damaged, no archive, or of a newer schema.
+        OldSchemaError: it is of an older schema, and read-only.
     """
     place = Path(path).resolve()
     deadline = time.monotonic() + wait_s
@@ -228,8 +229,21 @@ def open_for_reading(path: Path | str, *, wait_s: float = 2.0) -> ProgramArchive
             with contextlib.suppress(OwnerGoneError):
                 return LiveArchive(place)
         try:
-            return ProgramArchive.open(place, read_only=True)
+            return _open_current(place)
         except ArchiveBusyError:
             if time.monotonic() >= deadline:
                 raise
             time.sleep(POLL_S)
+
+
+def _open_current(path: Path) -> ProgramArchive:
+    try:
+        return ProgramArchive.open(path, read_only=True)
+    except OldSchemaError as old:
+        try:
+            ProgramArchive.open(path).close()
+        except ArchiveBusyError:
+            raise
+        except ArchiveError:
+            raise old from None
+        return ProgramArchive.open(path, read_only=True)

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from db.errors import ArchiveError
+from db.errors import ArchiveError, OldSchemaError
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -53,7 +53,8 @@ def check_version(connection: DuckDBPyConnection, path: Path, steps: list[Step],
     """Refuses what this program cannot use.
 
     Raises:
-        ArchiveError: the file is no archive, of a newer schema, or of an older one that may not be migrated now.
+        ArchiveError: the file is no archive, or of a newer schema.
+        OldSchemaError: it is of an older schema, and may not be migrated now.
     """
     version = version_of(connection)
     if version < 0:
@@ -63,7 +64,7 @@ def check_version(connection: DuckDBPyConnection, path: Path, steps: list[Step],
         raise ArchiveError(message, "upgrade it: pip install --upgrade triton-evolve")
     if read_only and version < len(steps):
         message = f"{path} has the older schema version {version}, and reading alone cannot bring it up to date"
-        raise ArchiveError(message, "open it once for writing, for example with evolve run, or read a copy so upgraded")
+        raise OldSchemaError(message, "make it writable, or read a copy: the first command that may write upgrades it")
 
 
 def migrate(connection: DuckDBPyConnection, steps: list[Step]) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import duckdb
 import pytest
 from archive_records import evaluation, filled
 
+import db.connection
 from db.archive import ProgramArchive
-from db.errors import ArchiveError
+from db.errors import ArchiveError, OldSchemaError
+from db.live import open_for_reading
 from db.migrations import Step, check_version, load_steps, migrate, version_of
 
 FIRST = Step(1, "initial", "CREATE TABLE a (x INTEGER); INSERT INTO a VALUES (1);")
@@ -74,3 +77,40 @@ def test_the_steps_that_ship_are_numbered_without_a_gap(tmp_path: Path) -> None:
     (tmp_path / "0002_second.sql").write_text("SELECT 1")
     with pytest.raises(ValueError, match="without a gap"):
         load_steps(tmp_path)
+
+
+def first_release(path: Path) -> None:
+    """An archive as the first version of the schema made it."""
+    with duckdb.connect(str(path)) as connection:
+        migrate(connection, load_steps()[:1])
+
+
+def test_reading_brings_an_older_archive_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "old.duckdb"
+    first_release(path)
+    with open_for_reading(path) as archive:
+        assert archive.runs() == []
+        assert archive.query("SELECT count(*) FROM attempts").rows == [(0,)]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write every file")
+def test_an_older_archive_that_may_not_be_written_is_refused_with_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "old.duckdb"
+    first_release(path)
+    path.chmod(0o444)
+    tmp_path.chmod(0o555)
+    with pytest.raises(OldSchemaError, match="older schema version 1") as caught:
+        open_for_reading(path)
+    assert "copy" in caught.value.hint
+
+
+def test_an_older_archive_that_cannot_be_upgraded_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "old.duckdb"
+    first_release(path)
+    monkeypatch.setattr(db.connection, "migrate", _cannot_write)
+    with pytest.raises(OldSchemaError, match="older schema version 1"):
+        open_for_reading(path)
+
+
+def _cannot_write(connection: duckdb.DuckDBPyConnection, steps: list[Step]) -> None:
+    raise ArchiveError("read-only file system")
