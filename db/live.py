@@ -215,7 +215,8 @@ def _gone(path: Path) -> OwnerGoneError:
 def open_for_reading(path: Path | str, *, wait_s: float = 2.0) -> ProgramArchive | LiveArchive:
     """The archive, through its owner where a process has it open for writing, else from the file.
 
-    An archive of an earlier version is brought up to date first, where it may be written. `wait_s` is how long to wait for an owner that holds the file and does not answer yet.
+    An archive of an earlier version is brought up to date first, where it may be written. `wait_s` is how long to wait
+    for an owner that holds the file and does not answer yet.
 
     Raises:
         ArchiveBusyError: the owner does not answer.
