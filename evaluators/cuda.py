@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import torch
 
 from db.errors import DeviceError
-from db.records import Candidate, PrecisionClass, Problem, Verdict
+from db.records import Candidate, PrecisionClass, Problem, Profile, Verdict
 from evaluators.baselines import Baseline, BaselineProcess
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import BaselineReport, Evaluator, EvaluatorSettings, Prepared
@@ -22,6 +23,9 @@ from evaluators.input_sets import ReferenceSets, list_sets, n_bytes_of
 from evaluators.measured_profile import measured_profile, work_of
 from evaluators.precision import apply_precision
 from evaluators.preparer import Preparer, discard_cache
+from evaluators.profiling.batch import Source
+from evaluators.profiling.inputs import shared_inputs
+from evaluators.profiling.profiler import Profiler
 from evaluators.sandbox.client import Zygote
 from evaluators.session_pool import LIMITS, PRELOAD, OpenSession, SessionPool
 from evaluators.timing import plan_rotation
@@ -77,6 +81,8 @@ class CudaEvaluator(Evaluator):
         zygote = starting.result()
         self._pool = SessionPool(zygote, slots[1:], self.hardware, self.settings.precision, deadline_s)
         self._resources.callback(self._pool.close)
+        inputs = partial(shared_inputs, self._bench.sets, self.settings.precision)
+        self._profiler = Profiler(zygote, self._gpu, inputs)
 
     def _make_bench(self, process: BaselineProcess) -> Bench:
         apply_precision(PrecisionClass.REFERENCE)  # what is expected does not depend on the class that is searched
@@ -150,11 +156,16 @@ class CudaEvaluator(Evaluator):
             self._gpu.acquire()
         try:
             torch.cuda.set_device(0)
+            session.allow(self.settings.evaluate_deadline_s)
             latency = judgement.decide()
         finally:
             self._gpu.release()
         profile = measured_profile(self._bench.work, latency, cascade.prepared.captures, self.hardware)
         return cascade.correct(latency, profile)
+
+    def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile] = ()) -> list[Profile]:
+        sources = [Source(candidate.source, candidate.entry_point.value) for candidate in candidates]
+        return self._profiler.profile(sources, provisional)
 
     def close(self) -> None:
         self._resources.close()

@@ -123,9 +123,15 @@ class GpuSession:
         self.slot = slot
         self._peer = peer
         self._deadline_s = deadline_s
+        self._ends_at = math.inf
+        self._allowed_s = math.inf
         self.rotation = Rotation(1, 1, True)
         self.method: Method = "graph"
         self.n_launches = 1
+
+    def allow(self, seconds: float) -> None:
+        """Everything that is asked from now on has to be answered within so many seconds in all."""
+        self._ends_at, self._allowed_s = time.monotonic() + seconds, seconds
 
     def wait_open(self, timeout_s: float) -> float:
         """Waits for the CUDA context of the process; the seconds that it took there."""
@@ -174,9 +180,12 @@ class GpuSession:
         self._ask({"do": "release"})
 
     def _ask(self, message: Message, deadline_s: float | None = None) -> Message:
+        left_s = self._ends_at - time.monotonic()
+        if left_s <= 0:
+            raise SessionLost(f"not judged within {self._allowed_s:g} s: every answer is slow")
         with contextlib.suppress(OSError, ChildEnded):  # it has ended; receiving says how
             self._peer.send(message)
-        return self._receive(deadline_s or self._deadline_s, message["do"])
+        return self._receive(min(deadline_s or self._deadline_s, left_s), message["do"])
 
     def _receive(self, timeout_s: float, doing: str = "open") -> Message:
         try:

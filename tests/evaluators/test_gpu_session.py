@@ -97,3 +97,22 @@ def test_the_judges_clock_runs_beside_the_claim(open_session: Callable[[Answer],
 )
 def test_every_end_of_a_child_reads_as_a_reason(exit: Exit, words: str) -> None:
     assert words in explain_exit(exit)
+
+
+def test_slow_answers_end_when_their_time_in_all_is_up(open_session: Callable[[Answer], GpuSession]) -> None:
+    def slowly(message: dict[str, Any]) -> dict[str, Any]:
+        threading.Event().wait(0.2)
+        return {"us": [1.0] * message["n"]}
+
+    session = open_session(slowly)
+    session.allow(0.5)
+    with pytest.raises(SessionLost):  # each answer is in time, all together are not
+        for _ in range(10):
+            session.replay_us(1)
+
+
+def test_nothing_is_asked_when_the_time_is_up(open_session: Callable[[Answer], GpuSession]) -> None:
+    session = open_session(lambda message: {"us": [1.0] * message["n"]})
+    session.allow(0.0)
+    with pytest.raises(SessionLost, match="not judged within 0 s"):
+        session.replay_us(1)
