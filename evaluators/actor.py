@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import ray
 
-from db.records import Candidate, DeviceKind, LatencyKind, Problem, Verdict
+from db.records import Candidate, DeviceKind, LatencyKind, Problem, Profile, Verdict
 from evaluators.evaluator import Evaluator, EvaluatorReport, EvaluatorSettings, Prepared
 from evaluators.opening import open_evaluator
 
@@ -82,6 +83,10 @@ class EvaluatorActor:
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Evaluator.judge`."""
         return self._opened().judge(candidate)
+
+    def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile] = ()) -> list[Profile]:
+        """See `Evaluator.profile`."""
+        return self._opened().profile(candidates, provisional)
 
     def close(self) -> None:
         with self._opening:

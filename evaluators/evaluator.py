@@ -7,6 +7,7 @@ same cascade (`evaluators.cascade`) and answer with the same records.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
@@ -17,6 +18,7 @@ from db.records import (
     Capture,
     GateResult,
     Hardware,
+    Profile,
     Record,
     Verdict,
 )
@@ -87,6 +89,18 @@ class Evaluator(ABC):
     @abstractmethod
     def evaluate(self, prepared: Prepared) -> Verdict:
         """Correctness, model, integrity and speed of a prepared candidate."""
+
+    @abstractmethod
+    def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile] = ()) -> list[Profile]:
+        """Why they are not faster, as precisely as this machine can tell; in order, one for each.
+
+        Never raises for what a candidate, a tool or a driver does: where there are no counters, the provisional profile
+        comes back with a note that says why, and its source is not `ncu`. Takes seconds; many at once cost less each.
+
+        Args:
+            candidates: programs that passed the gates, of this evaluator's problem.
+            provisional: what their verdicts say already, in the same order.
+        """
 
     @abstractmethod
     def close(self) -> None:

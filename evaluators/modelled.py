@@ -6,6 +6,7 @@ What comes out is labelled `modelled` everywhere and is compared with the modell
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -21,6 +22,7 @@ from db.records import (
     LatencyKind,
     Lineage,
     Problem,
+    Profile,
     Verdict,
 )
 from evaluators.capture.capture import TRACE_PRELOAD, CaptureFailed, trace_candidate
@@ -112,6 +114,9 @@ class ModelledEvaluator(Evaluator):
         except Unsupported as unsupported:
             return cascade.unsupported(unsupported.gate, unsupported.reason)
 
+    def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile] = ()) -> list[Profile]:
+        return [*provisional, *(self._profile(candidate) for candidate in candidates[len(provisional) :])]
+
     def close(self) -> None:
         self._resources.close()
 
@@ -131,6 +136,16 @@ class ModelledEvaluator(Evaluator):
         cascade.admit(speed.speed_gate(Interval(gain, gain, gain), speed.MARGIN, None, self._baseline.name))
         cascade.traced(modelled.capture)
         return cascade.correct(self._latency(modelled), modelled.profile)
+
+    def _profile(self, candidate: Candidate) -> Profile:
+        """What the model says of a program that nobody judged."""
+        prepared = self.prepare(candidate)
+        if prepared.verdict is not None:
+            return Profile(source="none", note=prepared.verdict.reason)
+        try:
+            return self._model(candidate, _full_capture(prepared)).profile
+        except Unsupported as unsupported:
+            return Profile(source="none", note=unsupported.reason)
 
     def _check_all(self, candidate: Candidate) -> list[Exactness]:
         """Runs the candidate on every input set, in one child; how exact its outputs are, where float64 is known."""

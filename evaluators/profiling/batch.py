@@ -1,0 +1,128 @@
+"""One process of ncu from the judge's side: starts it in the sandbox, lends it the GPU, reads what it brings."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from db.profile import KernelProfile
+from evaluators.profiling.errors import ProfileError
+from evaluators.profiling.ncu import SEPARATOR, Complaint, explain
+from evaluators.profiling.progress import Outcome, read_outcomes
+from evaluators.profiling.report import read_report
+from evaluators.sandbox.client import Child, ChildEnded, Zygote
+
+JOB = "evaluators.profiling.job:run_ncu"
+LOAD_S = 180.0  # start of ncu and Python, and compilation of a batch
+SECONDS_PER_PROGRAM = 2.0  # of the GPU, on average over a batch
+MOST_SECONDS = 6.0  # of the GPU, for one program
+OVERRUN_S = 10.0  # one launch that is replayed cannot be stopped
+WRITE_S = 60.0
+WAIT_S = 1800.0  # for the GPU's lock
+
+
+class Source(NamedTuple):
+    """A program that is to be profiled."""
+
+    source: str
+    entry_point: str
+
+
+class Lock(Protocol):
+    """What keeps others from measuring on the GPU meanwhile."""
+
+    def acquire(self) -> None: ...
+    def release(self) -> None: ...
+
+
+class Answer(NamedTuple):
+    """What one process brought: for each program its launches, or None; what became of it; why there is nothing."""
+
+    launches: list[tuple[KernelProfile, ...] | None]
+    outcomes: list[Outcome]
+    complaint: Complaint | None
+
+
+def run_batch(
+    zygote: Zygote, ncu: str, programs: Sequence[Source], context: dict[str, Any], gpu: Lock, worker: str | None = None
+) -> Answer:
+    """Profile programs in one process of ncu. Holds the GPU's lock only while they are measured.
+
+    Args:
+        context: what the worker has to know beside the programs: inputs, weights, precision.
+        worker: the module that ncu runs, if not ours.
+    """
+    batch = [program._asdict() for program in programs]
+    budget_s = max(MOST_SECONDS, SECONDS_PER_PROGRAM * len(batch))
+    times = {"load_s": LOAD_S, "measure_s": budget_s + OVERRUN_S, "write_s": WRITE_S}
+    limits = {"budget_s": budget_s, "program_s": MOST_SECONDS}
+    payload = {"ncu": ncu, **times, "batch": {"programs": batch, **limits, **context}}
+    if worker:
+        payload["worker"] = worker
+    deadline_s = LOAD_S + WAIT_S + budget_s + OVERRUN_S + 3 * WRITE_S
+    with zygote.spawn(JOB, payload, deadline_s=deadline_s) as child:
+        try:
+            return _answer(_converse(child, gpu, times), len(batch))
+        except ChildEnded as ended:
+            why = f"the process around ncu ended ({ended.exit.kind}: {ended.exit.detail or ended.exit.output[-200:]})"
+        except TimeoutError:
+            why = "ncu did not answer in time"
+        except (KeyError, TypeError, ValueError) as error:  # the child ran code of candidates
+            why = f"the process around ncu answered what is no answer: {error}"
+    return Answer([None] * len(batch), [Outcome()] * len(batch), Complaint(why))
+
+
+def _converse(child: Child, gpu: Lock, times: dict[str, float]) -> dict[str, Any]:
+    """The job's last message. The lock is given back as soon as it is of no use, or at its deadline."""
+    message = child.receive(times["load_s"] + OVERRUN_S)
+    if message["stage"] == "ready":
+        with _held(gpu):
+            child.send({"stage": "go"})
+            message = child.receive(times["measure_s"] + OVERRUN_S)
+    while message["stage"] != "report":
+        message = child.receive(3 * times["write_s"])
+    return message
+
+
+@contextlib.contextmanager
+def _held(gpu: Lock) -> Iterator[None]:
+    gpu.acquire()
+    try:
+        yield
+    finally:
+        gpu.release()
+
+
+def _answer(report: dict[str, Any], n_programs: int) -> Answer:
+    outcomes = read_outcomes(str(report["progress"]), n_programs)
+    nothing: list[tuple[KernelProfile, ...] | None] = [None] * n_programs
+    pages = [str(page) for page in report["pages"] if page]
+    complaint = explain(str(report["output"])) if not pages else None
+    if report.get("is_late"):
+        complaint = Complaint("ncu did not end in time")
+    if complaint is not None:
+        return Answer(nothing, outcomes, complaint)
+    try:
+        return Answer(_assign(read_report(*pages), outcomes), outcomes, None)
+    except ProfileError as error:
+        return Answer(nothing, outcomes, Complaint(f"its report cannot be read: {error.message}"))
+
+
+def _assign(launches: Sequence[KernelProfile], outcomes: Sequence[Outcome]) -> list[tuple[KernelProfile, ...] | None]:
+    """The launches of each program: those behind its separator, up to the next.
+
+    Raises:
+        ProfileError: the separators are not those that were set.
+    """
+    groups: list[list[KernelProfile]] = []
+    for launch in launches:
+        if SEPARATOR in launch.kernel:
+            groups.append([])
+        elif groups:
+            groups[-1].append(launch)
+    marked = [n for n, outcome in enumerate(outcomes) if outcome.is_marked]
+    if len(groups) != len(marked):
+        raise ProfileError(f"it has {len(groups)} separators for {len(marked)} programs")
+    found = {n: tuple(group) for n, group in zip(marked, groups, strict=True) if outcomes[n].is_measured}
+    return [found.get(n) for n in range(len(outcomes))]

@@ -1,0 +1,97 @@
+"""Nsight Compute's command line: where it is, how it is called, and what its complaints mean."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
+REPORT = "report.ncu-rep"
+SECTIONS = (
+    *("SpeedOfLight", "Occupancy", "LaunchStats", "MemoryWorkloadAnalysis"),
+    *("WarpStateStats", "SchedulerStats", "ComputeWorkloadAnalysis"),
+)
+METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum")  # in no section of those
+SEPARATOR = "spin_kernel"  # what torch.cuda._sleep launches
+
+NO_PERMISSION = "the driver keeps performance counters from this user (ERR_NVGPUCTRPERM)"
+HOW_TO_GET_PERMISSION = (
+    "run as root or with CAP_SYS_ADMIN (in a container: --cap-add=SYS_ADMIN or --privileged), or let everybody: "
+    "options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then reload the driver or reboot; "
+    'see "NVIDIA Development Tools Solutions - ERR_NVGPUCTRPERM: Permission issue with Performance Counters" on '
+    "developer.nvidia.com"
+)
+NOT_FOUND = "ncu (Nsight Compute) is not installed"
+MAX_WORDS = 300
+
+
+def find_ncu() -> str | None:
+    """Where Nsight Compute's command is: on PATH, or where CUDA puts it."""
+    on_path = shutil.which("ncu")
+    if on_path:
+        return on_path
+    places = [*Path("/usr/local").glob("cuda*/bin/ncu"), *Path("/opt/nvidia/nsight-compute").glob("*/ncu")]
+    return str(max(places)) if places else None
+
+
+def is_profiling_restricted(params: Path = NVIDIA_PARAMS) -> bool:
+    """Whether the driver keeps performance counters from this user (RmProfilingAdminOnly)."""
+    try:
+        text = params.read_text()
+    except OSError:
+        return False
+    return "RmProfilingAdminOnly: 1" in text and os.geteuid() != 0
+
+
+def profile_command(ncu: str, program: Sequence[str]) -> list[str]:
+    """The command that profiles a program between cudaProfilerStart and cudaProfilerStop, into `REPORT`.
+
+    Clocks are left alone: latencies are measured elsewhere, and others use the GPU. Caches are flushed before every
+    pass, which is ncu's default and what the timer does.
+    """
+    sections = [part for name in SECTIONS for part in ("--section", name)]
+    how = ["--target-processes", "all", "--clock-control", "none", "--profile-from-start", "off"]
+    return [ncu, *how, *sections, "--metrics", ",".join(METRICS), "-f", "-o", REPORT, *program]
+
+
+def import_command(ncu: str, page: str) -> list[str]:
+    """The command that prints one page of `REPORT`."""
+    return [ncu, "--import", REPORT, "--csv", "--page", page, "--print-units", "base"]
+
+
+class Complaint(NamedTuple):
+    """Why there are no counters, in words. `is_lasting`: asking again will not help."""
+
+    words: str
+    is_lasting: bool = False
+
+
+_COMPLAINTS = (
+    (r"ERR_NVGPUCTRPERM", Complaint(f"{NO_PERMISSION}; {HOW_TO_GET_PERMISSION}", True)),
+    (
+        r"driver resource was unavailable|concurrently collecting|already (?:in use|being profiled)|LibraryNotLoaded",
+        Complaint("the counters are in use by another tool (DCGM, another profiler)"),
+    ),
+    (
+        r"driver is not compatible|not supported on this (?:driver|GPU)|unsupported GPU|driver version is insufficient",
+        Complaint("this Nsight Compute does not fit the driver or the GPU; install the version of its CUDA", True),
+    ),
+    (r"No kernels were profiled", Complaint("no kernel was launched while it was profiled")),
+    (r"No space left on device", Complaint("no space is left for its report")),
+)
+_ERROR_LINE = re.compile(r"^==ERROR==\s*(.+)$", re.MULTILINE)
+
+
+def explain(output: str) -> Complaint:
+    """What ncu complained about, from what it printed."""
+    for pattern, complaint in _COMPLAINTS:
+        if re.search(pattern, output, re.IGNORECASE):
+            return complaint
+    errors = _ERROR_LINE.findall(output)
+    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("==PROF==")]
+    last = errors[0].strip() if errors else lines[-1] if lines else "it said nothing"
+    return Complaint(f"Nsight Compute made no report: {last[:MAX_WORDS]}")

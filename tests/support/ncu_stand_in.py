@@ -1,0 +1,57 @@
+"""Stands in for Nsight Compute, where there is no GPU: the same options, reports made of real ones, real complaints.
+
+`python -m tests.support.ncu_stand_in [--says TEXT] [ncu's options]`. A report is a JSON list of kernel names; each
+becomes a launch with the counters of a softmax that ncu measured on an H200. With `--says TEXT` it complains instead.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+DATA = Path(__file__).parents[1] / "data" / "ncu"
+LAUNCHES = "launches.json"  # what the stand-in worker launched
+
+
+def main() -> None:
+    says, options = "", sys.argv[1:]
+    if options[0] == "--says":
+        says, options = options[1], options[2:]
+    if "--import" in options:
+        print_page(json.loads(Path(options[options.index("--import") + 1]).read_text()), options)
+        return
+    report = options.index("-o") + 1
+    code = subprocess.run(options[report + 1 :], check=False).returncode
+    print("==PROF== Disconnected")
+    if says:
+        print(says)
+        sys.exit(1)
+    launches = Path(LAUNCHES)
+    if launches.exists():
+        Path(options[report]).write_text(launches.read_text())
+    if code:
+        print(f"==ERROR== The application returned an error code ({code}).")
+
+
+def print_page(kernels: list[str], options: list[str]) -> None:
+    page = options[options.index("--page") + 1]
+    text = (DATA / f"two_kernels_{page}.csv").read_text()
+    start = text.index('"ID"')
+    rows = list(csv.reader(text[start:].splitlines()))
+    name = rows[0].index("Kernel Name")
+    print(text[:start], end="")
+    write = csv.writer(sys.stdout, quoting=csv.QUOTE_ALL).writerow
+    write(rows[0])
+    if page == "raw":
+        write(rows[1])
+    for n, kernel in enumerate(kernels):
+        for row in rows[1:]:
+            if row[0] == "0":
+                write([str(n), *row[1:name], kernel, *row[name + 1 :]])
+
+
+if __name__ == "__main__":
+    main()
