@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from db.hashing import program_id_of
 from db.records import SEED, Candidate, EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
 from islands.grid import AddStatus, EliteGrid, GridKey, Occupant
+from islands.knowledge import PriorKnowledge, Standing
 from islands.operators.base import Operator, Proposal
 from islands.seed import Seed
 from islands.settings import IslandSettings
-from islands.strategies.base import Draw, Stock, Strategy, Trial
+from islands.strategies.base import Draw, Expectation, Stock, Strategy, Trial
 from islands.summary import CellSummary, IslandSummary, TechniqueCount
 
 
@@ -41,7 +42,9 @@ class Island:
         rng: random.Random,
         settings: IslandSettings,
         precision: PrecisionClass = PrecisionClass.REFERENCE,
+        prior: PriorKnowledge | None = None,
     ) -> None:
+        """`prior` is what earlier runs learnt, for a strategy that cares."""
         self.island_id = island_id
         self._run_id = run_id
         self._problem_id = problem_id
@@ -50,7 +53,7 @@ class Island:
         self._rng = rng
         self._settings = settings
         self._precision = precision
-        strategy.start(operators, settings)
+        strategy.start(operators, settings, prior)
 
         self._grid: EliteGrid | None = None  # made by the first verdict that has the run's precision
         self._strays: list[Occupant] = []  # correct, of another precision: parents while there is no grid
@@ -58,7 +61,7 @@ class Island:
         self._in_flight: dict[str, Candidate] = {}
         self._known: set[str] = set()  # program ids that were asked here or came with migrants
         self._sent: set[str] = set()  # program ids that left with migrants
-        self._latency_us: dict[str, float] = {}  # by program id, of every correct program seen
+        self._standings: dict[str, Standing] = {}  # by program id, of every correct program seen
         self._next_number = 0
         self._n_told = 0
         self._n_told_at_migration = 0
@@ -135,15 +138,18 @@ class Island:
 
     def _follow(self, draw: Draw) -> Candidate | None:
         """Makes a candidate of a draw, or tells the strategy that nothing new came of it."""
-        proposal = draw.operator.propose([parent.as_parent() for parent in draw.parents], self._rng)
+        proposal = self._strategy.propose(draw, self._is_new, self._rng)
         program_id = program_id_of(proposal.source, self._entry_point) if proposal else ""
         is_known = program_id in self._known
         if proposal is None or is_known or not self._strategy.accepts(draw, proposal, self._rng):
             self._strategy.wasted(draw, applies=proposal is not None)
             return None
-        candidate = self._admit(proposal.source, program_id, _lineage_of(draw, proposal))
+        candidate = self._admit(proposal.source, program_id, _lineage_of(draw, proposal, self._strategy))
         self._strategy.asked(candidate.candidate_id, draw.arm, draw.parent_ids)
         return candidate
+
+    def _is_new(self, proposal: Proposal) -> bool:
+        return program_id_of(proposal.source, self._entry_point) not in self._known
 
     def _admit(self, source: str, program_id: str, lineage: Lineage) -> Candidate:
         candidate = Candidate(
@@ -167,17 +173,32 @@ class Island:
             return AddStatus.REJECTED
         self._n_told += 1
         lineage = candidate.lineage
-        parent_us = min((self._latency_us[p] for p in lineage.parents if p in self._latency_us), default=None)
         occupant = Occupant(candidate, verdict) if verdict.is_correct else None
         status = self._add(occupant) if occupant else AddStatus.REJECTED
         child = occupant if occupant and self._may_breed(occupant) else None
         if child and lineage.operator == SEED:
             self._founders.append(child)
-        trial = Trial(verdict.candidate_id, lineage.operator, lineage.parents, parent_us, child, status, lineage.detail)
+        trial = self._trial(candidate, verdict, child, status)
         self._strategy.told(trial)
         self._count(lineage, verdict, trial)
         self._progress.told(self._grid.best if self._grid else None)
         return status
+
+    def _trial(self, candidate: Candidate, verdict: Verdict, child: Occupant | None, status: AddStatus) -> Trial:
+        lineage = candidate.lineage
+        known = [self._standings[parent] for parent in lineage.parents if parent in self._standings]
+        return Trial(
+            candidate_id=candidate.candidate_id,
+            arm=lineage.operator,
+            parents=lineage.parents,
+            parent_us=min((standing.latency_us for standing in known if standing.latency_us), default=None),
+            child=child,
+            status=status,
+            detail=lineage.detail,
+            expected=Expectation(lineage.state, lineage.predicted_octaves),
+            before=self._standings.get(lineage.parents[0]) if lineage.parents else None,
+            after=Standing.of(verdict, lineage.technique),
+        )
 
     # ------------------------------------------------------------------------------------------- migration, reseeding
 
@@ -263,6 +284,7 @@ class Island:
             is_stagnant=self.is_stagnant,
             is_finished=self.is_finished,
             cells=self._cell_summaries(),
+            knowledge=self._strategy.summary(),
             techniques={name: self._technique_count(name) for name in sorted(self._tried)},
         )
 
@@ -299,7 +321,7 @@ class Island:
 
     def _add(self, occupant: Occupant) -> AddStatus:
         """Offers a correct program to the grid, which the first comparable one makes."""
-        self._latency_us[occupant.program_id] = occupant.latency_us
+        self._standings[occupant.program_id] = Standing.of(occupant.verdict, occupant.candidate.lineage.technique)
         if not self._is_comparable(occupant.verdict):
             if self._grid is None:
                 self._strays.append(occupant)
@@ -341,12 +363,15 @@ class _Progress:
             self.n_idle = 0
 
 
-def _lineage_of(draw: Draw, proposal: Proposal) -> Lineage:
+def _lineage_of(draw: Draw, proposal: Proposal, strategy: Strategy) -> Lineage:
+    expected = strategy.expects(draw, proposal)
     return Lineage(
         operator=draw.operator.name,
         technique=proposal.technique,
         parents=draw.parent_ids,
         detail=proposal.detail,
+        state=expected.state,
+        predicted_octaves=expected.octaves,
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
@@ -24,6 +26,18 @@ class SelectionWeights(BaseModel):
         return self
 
 
+class KnowledgeSettings(BaseModel):
+    """What earlier runs count beside this one."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    earlier_weight: float = Field(default=0.5, ge=0, le=1)  # of an attempt of an earlier run; one of this run counts 1
+    other_gpu_weight: float = Field(default=0.5, ge=0, le=1)  # times this, where it was on another GPU
+    half_life_days: float = Field(default=180.0, gt=0)  # and half as much for every so many days since
+    most_tries: float = Field(default=12.0, gt=0)  # earlier attempts count for so many at most, of each thing known
+    fading: float = Field(default=0.98, gt=0, le=1)  # what an attempt of this run keeps of its weight at each verdict
+
+
 class IslandSettings(BaseModel):
     """The settings of one island."""
 
@@ -38,4 +52,6 @@ class IslandSettings(BaseModel):
     n_exploited: int = Field(default=3, ge=1)  # the fastest elites, of which speed-weighted selection draws
     widening: int = Field(default=32, ge=1)  # verdicts without a faster program until the weights hold fully
     bandit_exploration: float = Field(default=0.15, ge=0, le=1)  # share of calls spread evenly over the techniques
+    operator_choice: Literal["knowledge", "bandit", "random"] = "knowledge"  # what shares the calls among techniques
+    knowledge: KnowledgeSettings = KnowledgeSettings()
     max_attempts: int = Field(default=48, ge=1)  # draws for one candidate before an island says that it has nothing new

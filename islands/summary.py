@@ -6,6 +6,7 @@ from pydantic import Field
 
 from db.measures import Tier
 from db.records import Record
+from islands.knowledge.summary import KnowledgeSummary
 
 
 class CellSummary(Record):
@@ -41,4 +42,5 @@ class IslandSummary(Record):
     is_stagnant: bool = False
     is_finished: bool = False  # its strategy has run its course
     cells: tuple[CellSummary, ...] = ()
+    knowledge: KnowledgeSummary | None = None  # None where the search has no knowledge base
     techniques: dict[str, TechniqueCount] = Field(default_factory=dict)

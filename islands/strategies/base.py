@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 from islands.bandit import Bandit, UniformBandit, gain_of
 from islands.grid import AddStatus, Occupant
+from islands.knowledge import KnowledgeSummary, PriorKnowledge, Standing
 from islands.operators.base import Operator, Proposal
 from islands.settings import IslandSettings
 from islands.strategies.openings import STRIKES, Openings, program_ids
@@ -37,6 +39,13 @@ class Stock(NamedTuple):
     n_in_flight: int
 
 
+class Expectation(NamedTuple):
+    """What a strategy knew when it chose: the key of the first parent's state, and the octaves that it expected."""
+
+    state: str = ""
+    octaves: float | None = None
+
+
 class Trial(NamedTuple):
     """How a draw, or a seed (arm "seed", no parents), ended. `child` is None when the program cannot be a parent."""
 
@@ -47,6 +56,16 @@ class Trial(NamedTuple):
     child: Occupant | None
     status: AddStatus
     detail: str = ""  # what was changed, as the operator said it
+    expected: Expectation = Expectation()
+    before: Standing | None = None  # the first parent; None where it is not known
+    after: Standing = Standing()
+
+    @property
+    def octaves(self) -> float | None:
+        """What the arm won or lost; None for a program that cannot be a parent, and where the parent is not known."""
+        if self.child is None or self.parent_us is None:
+            return None
+        return math.log2(self.parent_us / self.child.latency_us)
 
     @property
     def gain(self) -> float:
@@ -57,15 +76,18 @@ class Trial(NamedTuple):
 class Strategy(ABC):
     """Decides what to try. Told of everything that it decided, in any order; the same events and `rng`, the same draws.
 
-    An island calls `start` once, then for every ask `begin_batch` and as many `draw` as it needs. For a draw it calls
-    either `wasted` (no new program came of it, or none that the strategy `accepts`) or `asked`, and for what was asked,
-    later, `told`. On resume the island repeats `asked` and `told` for what the archive holds.
+    An island calls `start` once, then for every ask `begin_batch` and as many `draw` as it needs, and lets it `propose`
+    a program for each. For a draw it calls either `wasted` (no new program came of it, or none that the strategy
+    `accepts`) or `asked`, and for what was asked, later, `told`. On resume the island repeats `asked` and `told` for
+    what the archive holds.
     """
 
     name: ClassVar[str]
 
-    def start(self, operators: Sequence[Operator], settings: IslandSettings) -> None:
-        """Learns what there is to choose from.
+    def start(
+        self, operators: Sequence[Operator], settings: IslandSettings, prior: PriorKnowledge | None = None
+    ) -> None:
+        """Learns what there is to choose from, and what earlier runs knew of it.
 
         Raises:
             ValueError: two operators have the same name, so that nobody could tell whose a verdict is.
@@ -73,6 +95,7 @@ class Strategy(ABC):
         if len({operator.name for operator in operators}) < len(operators):
             raise ValueError(f"operators need different names, got {sorted(operator.name for operator in operators)}")
         self._operators = {operator.name: operator for operator in operators}
+        self._prior = prior
         self._bandit = self._make_bandit(settings)
         self._openings = Openings(operators)
 
@@ -82,6 +105,19 @@ class Strategy(ABC):
     @abstractmethod
     def draw(self, stock: Stock, rng: random.Random) -> Draw | None:
         """The next decision. None when there is nothing to decide until verdicts come in, or nothing left."""
+
+    def propose(
+        self,
+        draw: Draw,
+        is_new: Callable[[Proposal], bool],  # noqa: ARG002 - for subclasses
+        rng: random.Random,
+    ) -> Proposal | None:
+        """The program of a draw, new or not; None when the operator does not apply to these parents."""
+        return draw.operator.propose([parent.as_parent() for parent in draw.parents], rng)
+
+    def expects(self, draw: Draw, proposal: Proposal) -> Expectation:  # noqa: ARG002
+        """What should come of a proposal."""
+        return Expectation()
 
     def accepts(self, draw: Draw, proposal: Proposal, rng: random.Random) -> bool:  # noqa: ARG002 - for subclasses
         """Whether a new program is worth a judgement. What is declined may be proposed again."""
@@ -102,6 +138,10 @@ class Strategy(ABC):
         if trial.arm in self._operators:
             self._bandit.told(trial.arm, trial.gain)
 
+    def summary(self) -> KnowledgeSummary | None:
+        """What it knows, in counts; None when it knows nothing."""
+        return None
+
     def is_finished(self) -> bool:
         """Whether the strategy has run its course and will never draw again."""
         return False
@@ -114,5 +154,9 @@ class Strategy(ABC):
         choices = self._openings.of(parent, mates)
         if not choices:
             return None
-        arm = self._bandit.choose(list(choices), rng)
+        arm = self._choose(parent, list(choices), rng)
         return Draw(self._operators[arm], rng.choice(choices[arm]))
+
+    def _choose(self, parent: Occupant, arms: Sequence[str], rng: random.Random) -> str:  # noqa: ARG002
+        """An operator for a parent, of those that are open."""
+        return self._bandit.choose(arms, rng)

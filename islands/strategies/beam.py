@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from db.records import SEED
 from islands.bandit import Bandit, UcbBandit
 from islands.grid import Occupant
+from islands.knowledge import PriorKnowledge
 from islands.operators.base import Operator
 from islands.settings import IslandSettings
 from islands.strategies.base import Draw, Stock, Strategy, Trial
@@ -42,8 +43,10 @@ class Beam(Strategy):
 
     name = "beam"
 
-    def start(self, operators: Sequence[Operator], settings: IslandSettings) -> None:
-        super().start(operators, settings)
+    def start(
+        self, operators: Sequence[Operator], settings: IslandSettings, prior: PriorKnowledge | None = None
+    ) -> None:
+        super().start(operators, settings, prior)
         self._margin = settings.stagnation_margin
         self._chains: list[_Chain] = []
         self._n_pending = 0

@@ -1,18 +1,19 @@
-"""The default: exploit the fastest elites, keep the other cells alive, and let the bandit learn what pays."""
+"""The default: exploit the fastest elites, keep the other cells alive, and let knowledge say what should pay."""
 
 from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from islands.bandit import AdaptiveBandit, Bandit
 from islands.edits import EditMemory
 from islands.grid import Occupant
+from islands.knowledge import KnowledgeSummary, PriorKnowledge
 from islands.operators.base import Operator, Proposal
 from islands.selection import CuriositySelector, EliteUniformSelector, Selector, SpeedWeightedSelector
 from islands.settings import IslandSettings
-from islands.strategies.base import Draw, Stock, Strategy, Trial
+from islands.strategies.advisers import make_adviser
+from islands.strategies.base import Draw, Expectation, Stock, Strategy, Trial
 
 LITTER = 4
 """Draws of a batch from one parent: taking a program apart costs more than every edit of it."""
@@ -28,8 +29,11 @@ class MapElites(Strategy):
 
     name = "map-elites"
 
-    def start(self, operators: Sequence[Operator], settings: IslandSettings) -> None:
-        super().start(operators, settings)
+    def start(
+        self, operators: Sequence[Operator], settings: IslandSettings, prior: PriorKnowledge | None = None
+    ) -> None:
+        super().start(operators, settings, prior)
+        self._adviser = make_adviser(self._operators, settings, prior)
         weights = settings.selection
         self._fastest = SpeedWeightedSelector(settings.n_exploited)
         self._policies: list[tuple[Selector, float]] = [
@@ -61,13 +65,17 @@ class MapElites(Strategy):
         return self._draw_from(parent, stock.elites, rng)
 
     def accepts(self, draw: Draw, proposal: Proposal, rng: random.Random) -> bool:
-        is_welcome = not self._is_picky or self._edits.lets_through(draw.arm, proposal.detail, rng)
+        is_welcome = not self._is_picky or (
+            self._edits.lets_through(draw.arm, proposal.detail, rng) and self._adviser.accepts(draw, proposal)
+        )
         if not is_welcome:
             self._declined[draw.arm, draw.parent_ids] = None
         return is_welcome
 
     def told(self, trial: Trial) -> None:
         super().told(trial)
+        if trial.arm in self._operators:
+            self._adviser.told(trial)
         child_us = trial.child.latency_us if trial.child else None
         self._edits.learn(trial.arm, trial.detail, trial.parent_us, child_us)
         for selector, _ in self._policies:
@@ -78,10 +86,22 @@ class MapElites(Strategy):
             self._n_idle = 0
             self._is_picky = True
 
-    def _make_bandit(self, settings: IslandSettings) -> Bandit:
-        costs = {name: operator.cost for name, operator in self._operators.items()}
-        priors = {name: operator.prior for name, operator in self._operators.items()}
-        return AdaptiveBandit(costs, priors=priors, exploration=settings.bandit_exploration)
+    def propose(self, draw: Draw, is_new: Callable[[Proposal], bool], rng: random.Random) -> Proposal | None:
+        return self._adviser.best_of(draw, lambda: super(MapElites, self).propose(draw, is_new, rng), is_new, rng)
+
+    def expects(self, draw: Draw, proposal: Proposal) -> Expectation:
+        return self._adviser.expects(draw, proposal)
+
+    def asked(self, candidate_id: str, arm: str, parents: tuple[str, ...]) -> None:
+        super().asked(candidate_id, arm, parents)
+        if arm in self._operators:
+            self._adviser.asked(arm)
+
+    def summary(self) -> KnowledgeSummary | None:
+        return self._adviser.summary()
+
+    def _choose(self, parent: Occupant, arms: Sequence[str], rng: random.Random) -> str:
+        return self._adviser.choose(parent, arms, rng)
 
     def _open_elites(self, stock: Stock) -> list[Occupant]:
         return [elite for elite in stock.elites if self._openings.has_any(elite, stock.elites)]

@@ -1,0 +1,156 @@
+"""`KnowledgeBase`: predicts what techniques gain, is sampled for what to try, and learns from what came of it."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence
+
+from islands.knowledge.avoid import AvoidList
+from islands.knowledge.calibration import Calibration
+from islands.knowledge.diversity import DiversityEnforcer
+from islands.knowledge.experience import ExperienceMemory
+from islands.knowledge.ledger import Ledger
+from islands.knowledge.situation import Attempt, PriorKnowledge, Situation
+from islands.knowledge.summary import KnowledgeSummary
+from islands.operators.base import Operator
+from islands.settings import IslandSettings
+
+N_RECENT = 32
+
+
+class KnowledgeBase:
+    """What one island knows. The same prior, the same calls and the same `rng` give the same answers.
+
+    It learns of its GPU and of its kind of latency from the first situation; what was learnt of the other kind is left
+    out, what was learnt on other GPUs counts less.
+    """
+
+    def __init__(
+        self, operators: Mapping[str, Operator], settings: IslandSettings, prior: PriorKnowledge | None = None
+    ) -> None:
+        self._settings = settings
+        self._costs = {name: operator.cost for name, operator in operators.items()}
+        self._prior: PriorKnowledge | None = prior or PriorKnowledge()
+        self._ledger = Ledger({name: operator.prior for name, operator in operators.items()}, settings.knowledge)
+        self._avoid = AvoidList(settings.knowledge.most_tries)
+        self._calibration = Calibration()
+        self._diversity = DiversityEnforcer()
+        self._n_pending: Counter[str] = Counter()
+        self._usual: dict[str, float] = {}  # what techniques earn on average in a state, until the next verdict
+        self._n_prior = self._n_attempts = 0
+        self.memory = ExperienceMemory()
+        self.recent: deque[Attempt] = deque(maxlen=N_RECENT)
+
+    # ------------------------------------------------------------------------------------------------------- choosing
+
+    def choose(self, situation: Situation, allowed: Sequence[str], rng: random.Random) -> str:
+        """One of the allowed techniques, of which there is at least one: Thompson sampling of the gain per cost.
+
+        A share of the calls, `bandit_exploration`, is spread evenly; techniques that are to be avoided get no other.
+        """
+        self._begin(situation)
+        open_ones = self._not_excluded(allowed)
+        if rng.random() < self._settings.bandit_exploration:
+            return rng.choice(open_ones)
+        welcome = [name for name in open_ones if not self.avoids(name, situation.state)] or open_ones
+        return max(welcome, key=lambda name: self._sampled(name, situation, rng))
+
+    def predict(self, situation: Situation, technique: str, move: str = "") -> float:
+        """Octaves that an attempt should gain, failures and losses counted as nothing."""
+        self._begin(situation)
+        mean = self._ledger.belief(technique, situation.state, move).mean
+        return mean * self._factor(technique, situation.previous)
+
+    def weigh(self, situation: Situation, technique: str, move: str, rng: random.Random) -> float:
+        """A draw of what one move of a technique should gain, in octaves; what lost not long ago is worth nothing."""
+        remembered = self.memory.recall(technique, situation.state, move)
+        if remembered is not None:
+            return max(remembered, 0.0)
+        return self._ledger.belief(technique, situation.state, move).sample(rng)
+
+    def knows_moves(self, situation: Situation, technique: str) -> bool:
+        """Whether there is anything to tell the moves of a technique apart by."""
+        self._begin(situation)
+        return self._ledger.knows_moves(technique, situation.state)
+
+    def avoids(self, technique: str, state: str) -> bool:
+        """Whether a technique is flagged AVOID for this kind of kernel.
+
+        One that fails often and yet pays more than most is no failure.
+        """
+        if not self._avoid.flags(technique, state):
+            return False
+        return self._earning(technique, state) < self._usual_earning(state)
+
+    def excludes(self, direction: str) -> bool:
+        """Whether the search went this way too often of late."""
+        return direction in self._diversity.excluded
+
+    def _sampled(self, technique: str, situation: Situation, rng: random.Random) -> float:
+        sample = self._ledger.belief(technique, situation.state).sample(rng, self._n_pending[technique])
+        return sample * self._factor(technique, situation.previous) / self._costs.get(technique, 1.0)
+
+    def _earning(self, technique: str, state: str) -> float:
+        """Octaves per cost."""
+        return self._ledger.belief(technique, state).mean / self._costs.get(technique, 1.0)
+
+    def _usual_earning(self, state: str) -> float:
+        if state not in self._usual:
+            earnings = [self._earning(name, state) for name in self._costs]
+            self._usual[state] = sum(earnings) / max(1, len(earnings))
+        return self._usual[state]
+
+    def _factor(self, technique: str, previous: str) -> float:
+        pair = self._ledger.pair_factor(previous, technique) if previous else 1.0
+        return pair * self._calibration.factor(technique)
+
+    def _not_excluded(self, allowed: Sequence[str]) -> Sequence[str]:
+        """All but the techniques that go in circles, where there are others."""
+        circling = {direction.partition(" ")[0] for direction in self._diversity.excluded}
+        return [name for name in allowed if name not in circling] or allowed
+
+    # ------------------------------------------------------------------------------------------------------- learning
+
+    def asked(self, technique: str) -> None:
+        """A candidate of this technique is on its way to the judge."""
+        self._n_pending[technique] += 1
+
+    def lost(self, technique: str) -> None:
+        """A candidate of this technique came back in a way that nothing can be learnt from."""
+        self._n_pending[technique] = max(0, self._n_pending[technique] - 1)
+
+    def told(self, attempt: Attempt) -> None:
+        """The verdict on an attempt came back."""
+        self._begin(attempt.situation)
+        technique = attempt.technique
+        self.lost(technique)
+        self._n_attempts += 1
+        if attempt.predicted_octaves is not None:
+            self._calibration.learn(technique, attempt.predicted_octaves, attempt.octaves)
+        self._usual.clear()
+        self._ledger.enter(attempt)
+        self._avoid.told(attempt)
+        self._diversity.judged(attempt.direction)
+        self.memory.offer(attempt)
+        self.recent.append(attempt)
+
+    def _begin(self, situation: Situation) -> None:
+        if self._prior is None:
+            return
+        earlier = self._ledger.open(self._prior, situation.hardware_id, situation.latency_kind)
+        self._avoid.start(earlier)
+        self._n_prior = sum(evidence.n_tried for evidence, _ in earlier)
+        self._prior = None
+
+    def summary(self) -> KnowledgeSummary:
+        return KnowledgeSummary(
+            n_prior=self._n_prior,
+            n_attempts=self._n_attempts,
+            n_states=len(self._ledger.states),
+            n_remembered=len(self.memory),
+            avoided=tuple(f"{kind or '-'}/{technique}" for kind, technique in self._avoid.flagged),
+            excluded=tuple(sorted(self._diversity.excluded)),
+            n_predicted=self._calibration.n_predicted,
+            mean_error_octaves=self._calibration.mean_error_octaves,
+        )

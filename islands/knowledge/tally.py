@@ -1,0 +1,114 @@
+"""Tallies: weighted counts of attempts and what they gained, and the belief that follows from them.
+
+What an attempt gains is modelled as a chance to improve at all times what an improvement is worth. The chance has a
+Beta posterior, the worth a mean. Tallies of wider groups of states are the prior of narrower ones, as so many imagined
+attempts: where little is known of a state, its kind decides, and where much is known, the state itself.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from db.knowledge import IMPROVED_OCTAVES, KEPT_OCTAVES, MOST_OCTAVES
+
+WORTH_OCTAVES = 0.15
+"""What an improvement is worth before anything is known: 10% of latency."""
+
+PSEUDO_TRIES = 4.0
+"""Imagined attempts that a wider group stands for in a narrower one."""
+
+PSEUDO_WINS = 2.0
+"""Imagined improvements, likewise, for what an improvement is worth."""
+
+LEAST_CHANCE, MOST_CHANCE = 0.01, 0.9
+"""What the chance of an operator may be before anything is known."""
+
+
+class Counts(NamedTuple):
+    """Attempts, how many kept their parent's speed, how many improved on it, and by how many octaves in all."""
+
+    tried: float
+    kept: float
+    improved: float
+    gained: float
+
+
+def counts_of(octaves: float | None) -> Counts:
+    """Those of one attempt; it failed where there are no octaves."""
+    if octaves is None:
+        return Counts(1.0, 0.0, 0.0, 0.0)
+    improved = octaves >= IMPROVED_OCTAVES
+    return Counts(1.0, octaves >= KEPT_OCTAVES, improved, min(octaves, MOST_OCTAVES) if improved else 0.0)
+
+
+class Tally:
+    """Weighted counts. Those of this run fade by `fading` with every verdict, because what paid once soon is done."""
+
+    __slots__ = ("at", "gained", "improved", "kept", "tried")
+
+    def __init__(self) -> None:
+        self.tried = self.kept = self.improved = self.gained = 0.0
+        self.at = 0  # number of the verdict up to which it has faded
+
+    def add(self, counts: Counts) -> None:
+        self.tried += counts.tried
+        self.kept += counts.kept
+        self.improved += counts.improved
+        self.gained += counts.gained
+
+    def fade(self, at: int, fading: float) -> None:
+        """Counts for less by the verdicts since it last did."""
+        if at > self.at:
+            self._scale(fading ** (at - self.at))
+            self.at = at
+
+    def cap(self, most: float) -> None:
+        """Counts for at most so many attempts: what was learnt elsewhere must not outvote what is seen here."""
+        if self.tried > most:
+            self._scale(most / self.tried)
+
+    def _scale(self, factor: float) -> None:
+        self.tried *= factor
+        self.kept *= factor
+        self.improved *= factor
+        self.gained *= factor
+
+
+class Belief(NamedTuple):
+    """What an attempt should gain: a Beta posterior of the chance to improve, and what an improvement is worth."""
+
+    wins: float
+    losses: float
+    worth: float  # octaves
+
+    @classmethod
+    def prior(cls, octaves: float, tries: float) -> Belief:
+        """That of an operator: octaves that a try should gain, held as firmly as so many tries."""
+        chance = min(max(octaves / WORTH_OCTAVES, LEAST_CHANCE), MOST_CHANCE)
+        return cls(tries * chance, tries * (1 - chance), octaves / chance)
+
+    @property
+    def chance(self) -> float:
+        return self.wins / (self.wins + self.losses)
+
+    @property
+    def mean(self) -> float:
+        """Octaves."""
+        return self.chance * self.worth
+
+    def narrowed(self, before: Tally | None, here: Tally | None, tries: float) -> Belief:
+        """This belief, held as firmly as so many tries, as the prior of what was counted in a narrower group."""
+        chance = self.wins / (self.wins + self.losses)
+        wins, losses, worth, n_worth = tries * chance, tries * (1 - chance), self.worth * PSEUDO_WINS, PSEUDO_WINS
+        for tally in (before, here):
+            if tally is not None:
+                wins += tally.improved
+                losses += tally.tried - tally.improved
+                worth += tally.gained
+                n_worth += tally.improved
+        return Belief(wins, losses, worth / n_worth)
+
+    def sample(self, rng: random.Random, n_pending: int = 0) -> float:
+        """A draw of the mean gain, in octaves; what is under way counts as tries that gained nothing yet."""
+        return rng.betavariate(self.wins, self.losses + n_pending) * self.worth
