@@ -38,8 +38,10 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
     from islands.operators.structural.split_k import SplitK
     from islands.operators.structural.split_reduction import SplitReduction
     from islands.operators.structural.swizzle import Swizzle
+    from islands.operators.structural.tensor_descriptors import TensorDescriptors
     from islands.operators.structural.tile_row import TileRow
     from islands.operators.structural.tile_size import TileSize
+    from islands.operators.structural.warp_specialize import WarpSpecialize
 
     return [
         Retune(),
@@ -58,6 +60,8 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
         TileRow(),
         SplitReduction(),
         SplitK(),
+        TensorDescriptors(),
+        WarpSpecialize(),
         LoopUnroll(),
         HostConstant(),
         Swizzle(),

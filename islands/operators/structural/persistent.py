@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from islands.operators.structural.analysis import Program, Scope
+from islands.operators.structural.gpus import n_multiprocessors
 from islands.operators.structural.grids import above_kernel, constant_name, fresh_name, grid_components, set_grid
 from islands.operators.structural.program_loop import (
     COUNT,
@@ -14,11 +15,9 @@ from islands.operators.structural.program_loop import (
     can_loop,
     loop_over_programs,
 )
-from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
+from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit
 
-# streaming multiprocessors, from the vendors' data sheets; the part of the id that says the model
-_MULTIPROCESSORS = {"a100": 108, "h100": 132, "h200": 132, "l40s": 142, "b200": 148}
 _PER_MULTIPROCESSOR = (1, 1, 2, 2, 4, 8, 16)
 
 
@@ -46,12 +45,6 @@ class Persistent(Technique[KernelSite]):
         n_programs = n_multiprocessors(observed) * rng.choice(_PER_MULTIPROCESSOR)
         edits = _edits(program, program.kernels[site.kernel], n_programs)
         return Rewrite(tuple(edits), f"{n_programs} programs stride over the grid of {site.kernel}")
-
-
-def n_multiprocessors(observed: Observed) -> int:
-    """Of the GPU that the parent was judged on; of an H100 where that is not known."""
-    model = next((m for m in _MULTIPROCESSORS if m in observed.hardware_id), "h100")
-    return _MULTIPROCESSORS[model]
 
 
 def _same_rank(program: Program, kernel: Scope) -> bool:

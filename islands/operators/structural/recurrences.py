@@ -11,7 +11,7 @@ from islands.operators.structural.analysis import Program, Scope, argument, desc
 from islands.operators.structural.row_loops import RowLoop, nearest
 
 JOINS = {"max": "maximum", "min": "minimum"}
-_POWERS = ("exp", "exp2")
+_POWERS = ("exp", "exp2", "math.exp", "math.exp2")
 _LOWEST_LITERAL = re.compile(r"-[\d.]+e\+?\d+|-float\(\"inf\"\)|float\(\"-inf\"\)")
 _ZERO_LITERAL = re.compile(r"0(\.0*)?")
 

@@ -8,15 +8,9 @@ import libcst as cst
 
 from islands.operators.structural.analysis import Launch, Program, Scope, integer
 from islands.operators.structural.carried import Accumulator
-from islands.operators.structural.grids import (
-    above_kernel,
-    constant_name,
-    constant_text,
-    fresh_name,
-    grid_components,
-    operand,
-)
-from islands.operators.structural.kernels import axis_of, tile_uses
+from islands.operators.structural.grids import above_kernel, constant_name, fresh_name, grid_components, operand
+from islands.operators.structural.kernels import axis_of
+from islands.operators.structural.launches import above_launch, host_text, names_for_tiles
 from islands.operators.structural.places import last_character
 from islands.operators.structural.program_loop import add_arguments, add_parameters
 from islands.operators.structural.recurrences import JOINS
@@ -242,26 +236,12 @@ def _rescaled(program: Program, site: ShareSite, names: _Names) -> list[str]:
 def _launch_edits(program: Program, site: ShareSite, launch: Launch, names: _Names) -> list[Edit]:
     """The workspaces and a launch of the shares above the old launch, which gets the workspaces too. Tiles that were
     written at the launch get a name, so that both launches change together."""
-    kernel = cast(Scope, launch.kernel)
-    tiles = [name for name in tile_uses(program, kernel) if name in launch.arguments]
-    values = {name: launch.arguments[name].value for name in tiles}
-    renamed = {
-        name: fresh_name(program, f"{name}_TILE")
-        for name, value in values.items()
-        if not isinstance(value, cst.Name | cst.Attribute)
-    }
+    renamed = names_for_tiles(program, launch)
     grid = grid_components(program, launch, renamed) or []
     extra = _extra_arguments(names, grid)
-    lines = [f"{name} = {program.text(values[tile])}" for tile, name in renamed.items()]
-    lines += _workspaces(program, site, launch, names, grid, renamed)
+    lines = _workspaces(program, site, launch, names, grid, renamed)
     lines += _share_launch(program, site, launch, names, grid, renamed, extra)
-    at = program.span(program.parents[program.parents[launch.call]]).start
-    indent = indent_of(program.source, at)
-    return [
-        Edit(at, at, "".join(f"{line}\n{indent}" for line in lines)),
-        *(Edit(*program.span(values[tile]), name) for tile, name in renamed.items()),
-        add_arguments(program, launch, extra),
-    ]
+    return [*above_launch(program, launch, lines, renamed), add_arguments(program, launch, extra)]
 
 
 def _extra_arguments(names: _Names, grid: list[str]) -> dict[str, str]:
@@ -277,9 +257,7 @@ def _workspaces(
     torch = program.alias("torch")
     lines: list[str] = []
     for partial in site.partials:
-        extents = [
-            e if e.isdigit() else renamed.get(e) or constant_text(program, launch, e) or "" for e in partial.shape
-        ]
+        extents = [host_text(program, launch, e, renamed) for e in partial.shape]
         shape = ", ".join([" * ".join(grid), names.constant, *extents])
         workspace = names.parts[partial.accumulator.name]
         options = f"device={device_text(program, launch)}, dtype={torch}.float32"

@@ -11,10 +11,11 @@ from typing import NamedTuple, cast
 import libcst as cst
 
 from islands.operators.structural.accesses import accesses_of
-from islands.operators.structural.analysis import Launch, Program, Scope, argument, children, integer
+from islands.operators.structural.analysis import Launch, Program, Scope, argument, integer
 from islands.operators.structural.carried import Accumulator, Carried, carried_by, reads_of
 from islands.operators.structural.grids import axes_of, constant_text, grid_components, is_plain_kernel
 from islands.operators.structural.kernels import Loop, has_return, helper_calls, loops_of, tile_uses
+from islands.operators.structural.launches import is_statement
 from islands.operators.structural.names import bindings
 from islands.operators.structural.places import last_character
 
@@ -120,19 +121,10 @@ def _is_called(program: Program, kernel: Scope) -> bool:
 
 def _is_plain_launch(program: Program, launch: Launch, extents: set[str]) -> bool:
     """Whether a launch is a statement of its own, with every compile-time parameter within reach."""
-    around = list(program.ancestors(launch.call))[:3]
-    kinds = (cst.Expr, cst.SimpleStatementLine, cst.IndentedBlock)
-    is_in_block = all(isinstance(node, kind) for node, kind in zip(around, kinds, strict=False))
-    is_in_block = is_in_block and len(around) == 3 and len(list(children(around[1]))) == 1
-    kernel = cast(Scope, launch.kernel)
-    tiles = [*tile_uses(program, kernel), *sorted(extents)]
+    tiles = {*tile_uses(program, cast(Scope, launch.kernel)), *extents}
     known = all(constant_text(program, launch, name) is not None for name in tiles)
-    return (
-        is_in_block
-        and known
-        and not any(a.star == "*" for a in launch.call.args)
-        and bool(device_text(program, launch))
-    )
+    has_star = any(a.star == "*" for a in launch.call.args)
+    return is_statement(program, launch) and known and not has_star and bool(device_text(program, launch))
 
 
 def device_text(program: Program, launch: Launch) -> str:

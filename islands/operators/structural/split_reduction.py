@@ -7,7 +7,7 @@ reductions to a single loss.
 from __future__ import annotations
 
 from islands.operators.structural.analysis import Program
-from islands.operators.structural.persistent import n_multiprocessors
+from islands.operators.structural.gpus import n_multiprocessors
 from islands.operators.structural.share_edits import share_edits
 from islands.operators.structural.shares import ShareSite, share_sites
 from islands.operators.structural.technique import Context, Rewrite, Technique
