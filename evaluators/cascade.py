@@ -19,6 +19,7 @@ from db.records import (
     Verdict,
 )
 from evaluators.evaluator import Prepared
+from evaluators.profiling.diagnosis import architecture_of, diagnose
 
 
 class Refusal(Exception):  # noqa: N818  a gate's answer, not an error
@@ -84,11 +85,21 @@ class Cascade:
         """The verdict of a correct candidate, faster than the baseline or not."""
         speed = next((g for g in self.gates if g.gate is Gate.SPEED), None)
         tier = classify(profile.compute_sol_pct, profile.memory_sol_pct)
+        whole = profile if profile.duration_us else profile.model_copy(update={"duration_us": latency.device_us})
+        bottleneck = diagnose(
+            whole,
+            self.prepared.candidate.source,
+            self.prepared.captures,
+            architecture_of(self._hardware.compute_capability),
+            tier,
+            self._precision,
+        )
         return self._verdict(
             Outcome.CORRECT,
             latency=latency,
             profile=profile,
             tier=tier,
+            bottleneck=bottleneck,
             replaces_baseline=speed is not None and speed.passed,
         )
 

@@ -61,6 +61,14 @@ def test_a_no_of_the_speed_gate_refuses_no_program():
     assert verdict.is_correct and not verdict.replaces_baseline and verdict.tier == "near_optimal"
 
 
+def test_a_correct_verdict_says_what_limits_the_program():
+    verdict = make_cascade().correct(LATENCY, Profile(source="compiled", memory_sol_pct=85.0))
+    assert verdict.bottleneck is not None and verdict.bottleneck.tier == verdict.tier == "near_optimal"
+    assert verdict.bottleneck.state.primary == "dram_bandwidth" and verdict.bottleneck.state.architecture == "sm_90"
+    assert {e.metric: e.value for e in verdict.bottleneck.evidence}["duration_us"] == LATENCY.device_us
+    assert verdict.profile is not None and verdict.profile.duration_us is None
+
+
 def test_a_yes_of_the_speed_gate_replaces_the_baseline():
     cascade = make_cascade()
     cascade.admit(GateResult(gate=Gate.SPEED, passed=True))
