@@ -11,8 +11,10 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from db.measures import classify
 from db.profile import Profile
-from db.records import CONFIRM, Evaluation, LatencyKind, Verdict
+from db.records import CONFIRM, Evaluation, Hardware, LatencyKind, Verdict
+from evaluators.profiling.diagnosis import architecture_of, diagnose
 from evolve.cluster import ActorDied
 from evolve.config import CounterSettings
 from evolve.judging import ActorPool
@@ -87,7 +89,9 @@ class CounterQueue:
         began = self._clock()
         profiles: Sequence[Profile] = []
         with contextlib.suppress(ActorDied):  # what was being judged there is tried again by whoever asked
-            profiles = await self._evaluators.call("profile", [e.candidate for e in evaluations])
+            candidates = [e.candidate for e in evaluations]
+            provisional = [e.verdict.profile for e in evaluations]
+            profiles = await self._evaluators.call("profile", candidates, provisional)
         read = [(e, p) for e, p in zip(evaluations, profiles, strict=False) if p.source == "ncu"]
         self._n_failures = 0 if read else self._n_failures + 1
         if read:
@@ -100,3 +104,13 @@ def _device_us(evaluation: Evaluation) -> float:
     latency = evaluation.verdict.latency
     assert latency is not None
     return latency.device_us
+
+
+def revised(evaluation: Evaluation, profile: Profile, hardware: Hardware) -> Verdict:
+    """The verdict of a correct program with what counters said of it: profile, tier and bottleneck are new."""
+    verdict = evaluation.verdict
+    tier = classify(profile.compute_sol_pct, profile.memory_sol_pct)
+    architecture = architecture_of(hardware.compute_capability)
+    source = evaluation.candidate.source
+    bottleneck = diagnose(profile, source, verdict.captures, architecture, tier, verdict.precision)
+    return verdict.model_copy(update={"profile": profile, "tier": tier, "bottleneck": bottleneck})

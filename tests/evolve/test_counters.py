@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 
 import pytest
 import ray
 from support.runs import make_problem, make_run, one_evaluation
 
+from db.measures import Tier
 from db.profile import Profile
 from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
 from evolve.config import CounterSettings
-from evolve.counters import MAX_FAILURES, CounterQueue
+from evolve.counters import MAX_FAILURES, CounterQueue, revised
 from evolve.judging import ActorPool
 
 PROBLEM = make_problem()
@@ -27,7 +29,8 @@ class Reader:
         self._source = source
         self._batches: list[list[str]] = []
 
-    def profile(self, candidates: Sequence[Candidate]) -> list[Profile]:
+    def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile]) -> list[Profile]:
+        assert len(provisional) == len(candidates)
         self._batches.append([c.source for c in candidates])
         return [Profile.model_validate({"source": self._source, "memory_sol_pct": 50.0}) for _ in candidates]
 
@@ -57,12 +60,15 @@ class Stage:
         self.recelled += [e.candidate.source for e, _ in read]
         return [e.verdict for e, _ in read]
 
-    def wait(self, seconds: float = 1.0) -> list[list[str]]:
-        """Lets the queue run for a while, and says which batches were read so far."""
+    def wait(self, n_batches: int) -> list[list[str]]:
+        """Lets the queue run until so many batches were read in all, and half a second more; which they were."""
 
         async def run() -> None:
             task = asyncio.create_task(self.queue.run())
-            await asyncio.sleep(seconds)
+            end = time.monotonic() + 30
+            while time.monotonic() < end and len(await self.reader.batches.remote()) < n_batches:
+                await asyncio.sleep(0.05)
+            await asyncio.sleep(0.5)
             task.cancel()
 
         asyncio.run(run())
@@ -82,16 +88,16 @@ def test_programs_are_read_in_batches_the_fastest_first() -> None:
     stage = Stage()
     for n, us in enumerate((90.0, 70.0, 80.0, 60.0)):
         stage.queue.offer(made(n, us))
-    assert stage.wait() == [["VALUE = 3", "VALUE = 1", "VALUE = 2"]]
+    assert stage.wait(1) == [["VALUE = 3", "VALUE = 1", "VALUE = 2"]]
     assert stage.recelled == ["VALUE = 3", "VALUE = 1", "VALUE = 2"]
     stage.clock.now = 11.0  # the last one has waited long enough
-    assert stage.wait()[-1] == ["VALUE = 0"]
+    assert stage.wait(2)[-1] == ["VALUE = 0"]
 
 
 def test_one_program_waits_for_others() -> None:
     stage = Stage()
     stage.queue.offer(made(0, 90.0))
-    assert stage.wait(0.6) == []
+    assert stage.wait(0) == []
 
 
 def test_only_measured_originals_are_read_and_each_once() -> None:
@@ -104,7 +110,7 @@ def test_only_measured_originals_are_read_and_each_once() -> None:
     again = made(2, 90.0, source="VALUE = 0", parents=[seed], operator=CONFIRM)
     for evaluation in (seed, seed, modelled, made(3, 85.0, duplicate_of="x"), made(4, None), again):
         stage.queue.offer(evaluation)
-    assert stage.wait() == [["VALUE = 0"]]
+    assert stage.wait(1) == [["VALUE = 0"]]
 
 
 def test_a_profiler_takes_no_more_than_its_share() -> None:
@@ -116,25 +122,38 @@ def test_a_profiler_takes_no_more_than_its_share() -> None:
 
     stage.queue._recell = slow
     stage.queue.offer(made(0, 90.0))
-    assert len(stage.wait(0.8)) == 1
+    assert len(stage.wait(1)) == 1
     stage.queue.offer(made(1, 80.0))
     stage.clock.now = 7.0
-    assert len(stage.wait(0.6)) == 1
+    assert len(stage.wait(1)) == 1
     stage.clock.now = 8.5
-    assert len(stage.wait(0.6)) == 2
+    assert len(stage.wait(2)) == 2
 
 
 def test_where_nobody_may_read_counters_it_is_not_tried_for_ever() -> None:
     stage = Stage(source="compiled", batch=1, share=1.0)
     for n in range(MAX_FAILURES):
         stage.queue.offer(made(n, 90.0))
-        stage.wait(0.6)
+        stage.wait(n + 1)
     assert not stage.queue.is_open and stage.recelled == []
     stage.queue.offer(made(9, 50.0))
-    assert len(stage.wait(0.5)) == MAX_FAILURES
+    assert len(stage.wait(0)) == MAX_FAILURES
 
 
 def test_counters_can_be_switched_off() -> None:
     stage = Stage(batch=1, enabled=False)
     stage.queue.offer(made(0, 90.0))
-    assert stage.wait(0.5) == []
+    assert stage.wait(0) == []
+
+
+def test_counters_revise_profile_tier_and_bottleneck_and_nothing_else() -> None:
+    evaluation = made(0, 90.0)
+    profile = Profile(source="ncu", memory_sol_pct=91.0, dram_pct=91.0, duration_us=90.0)
+    verdict = revised(evaluation, profile, RUN.hardware)
+    assert verdict.tier is Tier.NEAR_OPTIMAL and verdict.profile is profile
+    assert verdict.bottleneck is not None and verdict.bottleneck.source == "ncu"
+    assert verdict.bottleneck.state.architecture == "sm_90"
+    changed = {
+        name for name in type(verdict).model_fields if getattr(verdict, name) != getattr(evaluation.verdict, name)
+    }
+    assert changed == {"profile", "tier", "bottleneck"}
