@@ -75,7 +75,13 @@ _PROBLEM_IDS = (
 DETAILS = Question("SELECT DISTINCT technique, lineage ->> 'detail' FROM evaluations WHERE technique != ''", [])
 """Everything that operators ever said they did: what there are moves for."""
 
-IMPORTED = Question("SELECT record FROM imported_knowledge ORDER BY rowid", [])
+
+def imported(until_s: float | None) -> Question:
+    """The records that were brought in from elsewhere, before a moment where one is given."""
+    if until_s is None:
+        return Question("SELECT record FROM imported_knowledge ORDER BY rowid", [])
+    moment = "make_timestamp(CAST(? * 1e6 AS BIGINT))"
+    return Question(f"SELECT record FROM imported_knowledge WHERE created_at < {moment} ORDER BY rowid", [until_s])
 
 
 def _sum(expression: str) -> str:

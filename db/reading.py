@@ -17,7 +17,7 @@ from typing import Any, Literal, Self
 
 from db import queries
 from db.errors import NotFoundError
-from db.knowledge import DETAILS, IMPORTED, Asked, TechniqueEvidence, evidence_for, evidence_of, summed
+from db.knowledge import DETAILS, Asked, TechniqueEvidence, evidence_for, evidence_of, imported, summed
 from db.queries import Elite, LineageRow, Question, Scope, Table
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
 
@@ -226,15 +226,15 @@ class ArchiveReader(ABC):
         Args:
             problems: names or ids; only attempts on these. What was imported knows no problem.
             without: names or ids of problems whose attempts are left out.
-            until_s: only what was judged before this moment, in seconds since the epoch.
+            until_s: only what was judged or imported before this moment, in seconds since the epoch.
             with_imported: also what `import_knowledge` brought in.
         """
         asked = Asked(None if problems is None else tuple(problems), tuple(without), until_s)
         rows = self._rows(evidence_for(asked, self._rows(DETAILS)))
-        imported = self._rows(IMPORTED) if with_imported else []
+        brought = self._rows(imported(until_s)) if with_imported else []
         with _collector_paused():
             own = [evidence_of(row) for row in rows]
-            others = [TechniqueEvidence.model_validate_json(record) for (record,) in imported]
+            others = [TechniqueEvidence.model_validate_json(record) for (record,) in brought]
             return summed([*own, *others]) if others else own
 
     # ----------------------------------------------------------------------------------------------------- private

@@ -64,6 +64,7 @@ class RunConfig(BaseModel):
     seed_from: tuple[str, ...] = ()  # archives whose elites are judged again and start this run
     seed_problem: str = ""  # take them from this problem instead of the same one
     seed_programs: tuple[str, ...] = ()  # files with a first program
+    knowledge: str = "archive"  # what earlier runs learnt: of the archives, of a file, or none
     n_seeds: int = Field(8, ge=1)  # elites taken from each archive at most
     rng_seed: int = 0
     batch: int = Field(1, ge=1)  # candidates that one chain asks for at a time
@@ -71,6 +72,13 @@ class RunConfig(BaseModel):
     judging: EvaluatorSettings = Field(default_factory=EvaluatorSettings)
     counters: CounterSettings = Field(default_factory=CounterSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+
+    @property
+    def island_settings(self) -> IslandSettings:
+        """`search`; without knowledge a bandit chooses the operators, from their own priors alone."""
+        if self.knowledge == "none" and self.search.operator_choice == "knowledge":
+            return self.search.model_copy(update={"operator_choice": "bandit"})
+        return self.search
 
 
 def load_config(

@@ -21,6 +21,7 @@ from evolve.config import RunConfig
 from evolve.judging import ActorPool
 from evolve.preflight import READER_WAIT_S
 from islands.actor import IslandActor
+from islands.knowledge import PriorKnowledge
 
 CORES_PER_PREPARER = 4  # each compiles as many candidates side by side
 PREPARED_AHEAD = 1.5  # candidates in flight for each that can have a device context: the GPU never waits
@@ -31,12 +32,15 @@ ABORT_S = 3.0  # for evaluators of a run that failed: one may be busy with its b
 class Crew:
     """The archive, the evaluators, the preparers and the islands of one run."""
 
-    def __init__(self, config: RunConfig, problem: Problem, device: DeviceKind, run_id: str) -> None:
+    def __init__(
+        self, config: RunConfig, problem: Problem, device: DeviceKind, run_id: str, prior: PriorKnowledge | None = None
+    ) -> None:
         self._config = config
         self._problem = problem
         self._device = device
         self._judging = settings_for(config)
         self._run_id = run_id
+        self._prior = prior
         self.islands: list[Any] = []
         self._preparers: list[Any] = []
         self._evaluators: list[Any] = []
@@ -80,8 +84,9 @@ class Crew:
             entry_point=self._problem.entry_point,
             strategy=self._config.strategy,
             rng_seed=self._config.rng_seed,
-            settings=self._config.search,
+            settings=self._config.island_settings,
             precision=self._config.precision,
+            prior=self._prior,
         )
 
     @property

@@ -15,21 +15,25 @@ from pathlib import Path
 
 from db.errors import NotFoundError, SeedError
 from db.live import open_for_reading
-from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus
+from db.profile import Profile
+from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus, Verdict
 from evaluators.problems import load_problem
 from evaluators.report import EvaluatorReport
 from evolve.budget import Budget
 from evolve.cluster import answer, connected
 from evolve.config import RunConfig, make_config
+from evolve.counters import CounterQueue, revised
 from evolve.crew import Crew
 from evolve.device import resolve_device
 from evolve.events import Event, Interrupted, OnEvent, RunEnded, RunResult, RunStarted
 from evolve.judging import JudgePool
+from evolve.knowledge import collect_knowledge
 from evolve.output import write_results
 from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
 from evolve.search import Search
 from evolve.seeding import collect_seeds
+from islands.knowledge import PriorKnowledge
 from islands.migration import make_topology
 from islands.seed import Seed
 
@@ -88,13 +92,16 @@ class _Start:
 def _go(start: _Start, on_event: OnEvent) -> RunResult:
     """What can be found out without Ray comes first."""
     check_start(start.config, start.device, wait_s=RESUME_WAIT_S if start.run else 0.0)
+    # a resumed run knows what it knew at its start, and its own attempts come back one by one
+    started_at = start.run.started_at if start.run else time.time()
+    prior = collect_knowledge(start.config, _latency_kind(start.device), started_at)
     with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, on_event))
+        return asyncio.run(_search(start, prior, on_event))
 
 
-async def _search(start: _Start, on_event: OnEvent) -> RunResult:
+async def _search(start: _Start, prior: PriorKnowledge, on_event: OnEvent) -> RunResult:
     run_id = start.run.run_id if start.run else _new_run_id()
-    async with Crew(start.config, start.problem, start.device, run_id) as crew:
+    async with Crew(start.config, start.problem, start.device, run_id, prior) as crew:
         report = await crew.open()
         run = _continued(start.run) if start.run else _new_run(start, run_id, report)
         await answer(crew.archive.add_problem.remote(start.problem))
@@ -125,6 +132,9 @@ class _Session:
             report=report,
             precision=config.precision,
         )
+        self._hardware = report.hardware
+        is_measured = run.latency_kind is LatencyKind.MEASURED
+        self._counters = CounterQueue(self._evaluators, config.counters, self._recell) if is_measured else None
         self._search = Search(
             islands=crew.islands,
             judge=self._judge,
@@ -137,6 +147,8 @@ class _Session:
             chains_per_island=crew.chains_per_island,
             batch=config.batch,
             stop_when_stagnant=config.stop_when_stagnant,
+            counters=self._counters,
+            stop_at_roofline=config.stop_at_roofline,
         )
 
     async def drive(self, seeds: list[Seed]) -> None:
@@ -149,6 +161,12 @@ class _Session:
         self._busy_shares = self._evaluators.busy_shares
         if self._run.latency_kind is LatencyKind.MEASURED and not self._is_interrupted:  # a model never wavers
             await self._search.confirm(N_CONFIRMED)
+
+    async def _recell(self, read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
+        """Give programs the profile that counters say."""
+        verdicts = [revised(evaluation, profile, self._hardware) for evaluation, profile in read]
+        await self._search.recell(verdicts)
+        return verdicts
 
     async def _seed(self, seeds: list[Seed]) -> None:
         """Where no first program works the run is over: it would not be better another time."""
@@ -202,11 +220,15 @@ def _new_run(start: _Start, run_id: str, report: EvaluatorReport) -> Run:
         device=start.device,
         hardware=report.hardware,
         precision=start.config.precision,
-        latency_kind=LatencyKind.MEASURED if start.device is DeviceKind.CUDA else LatencyKind.MODELLED,
+        latency_kind=_latency_kind(start.device),
         config=start.config.model_dump(mode="json"),
         versions=report.versions,
         started_at=time.time(),
     )
+
+
+def _latency_kind(device: DeviceKind) -> LatencyKind:
+    return LatencyKind.MEASURED if device is DeviceKind.CUDA else LatencyKind.MODELLED
 
 
 def _continued(run: Run) -> Run:

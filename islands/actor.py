@@ -10,6 +10,7 @@ import ray
 from db.records import Candidate, EntryPoint, Evaluation, PrecisionClass, Verdict
 from islands.grid import AddStatus
 from islands.island import Island, island_rng
+from islands.knowledge import PriorKnowledge
 from islands.operators import default_operators
 from islands.seed import Seed
 from islands.settings import IslandSettings
@@ -34,6 +35,7 @@ class IslandActor:
         rng_seed: int = 0,
         settings: IslandSettings | None = None,
         precision: PrecisionClass = PrecisionClass.REFERENCE,
+        prior: PriorKnowledge | None = None,
     ) -> None:
         # taken-apart programs are many small objects that live long: looking at them again and again costs a fifth
         gc.set_threshold(*GC_THRESHOLDS)
@@ -47,6 +49,7 @@ class IslandActor:
             rng=island_rng(rng_seed, island_id),
             settings=settings or IslandSettings(),
             precision=precision,
+            prior=prior,
         )
 
     def seed(self, seeds: Sequence[Seed]) -> list[Candidate]:

@@ -18,6 +18,7 @@ __all__ = [
     "DeviceChoice",
     "Evaluations",
     "Islands",
+    "Knowledge",
     "Out",
     "Precision",
     "Preset",
@@ -64,6 +65,15 @@ Config = Annotated[Path | None, _option("--config", "A YAML file with config key
 Preset = Annotated[str, _option("--preset", "A preset of config keys that ships with evolve.", metavar="NAME")]
 SeedFrom = Annotated[
     list[Path] | None, _option("--seed-from", "Start from the elites of this archive. Repeatable.", metavar="ARCHIVE")
+]
+Knowledge = Annotated[
+    str | None,
+    _option(
+        "--knowledge",
+        "What earlier runs learnt: of the archives, none, or of a file of `evolve knowledge export`.",
+        key="knowledge",
+        metavar="archive|none|FILE",
+    ),
 ]
 SeedProgram = Annotated[
     list[Path] | None, _option("--seed-program", "Start from the program in this file. Repeatable.", metavar="FILE")

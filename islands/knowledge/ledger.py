@@ -85,7 +85,7 @@ class Ledger:
     def _weight_of(self, evidence: TechniqueEvidence, hardware_id: str, at_s: float) -> float:
         """What one attempt of earlier runs counts: less than one of this run, and less when it is old or far away."""
         settings = self._settings
-        age_days = max(0.0, at_s - evidence.last_at_s) / DAY_S
+        age_days = max(0.0, at_s - evidence.last_at_s) // DAY_S
         place = 1.0 if evidence.hardware_id == hardware_id else settings.other_gpu_weight
         return float(settings.earlier_weight * place * 0.5 ** (age_days / settings.half_life_days))
 

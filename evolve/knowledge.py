@@ -1,0 +1,216 @@
+"""Knowledge between runs: what a run starts from, what people are shown, and the files that carry it elsewhere."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterable, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from db.errors import ConfigError
+from db.knowledge import MOST_OCTAVES, TechniqueEvidence, summed
+from db.live import open_for_reading
+from db.reading import ArchiveReader
+from db.records import LatencyKind, Record
+from evolve.config import RunConfig
+from islands.knowledge import PriorKnowledge
+
+FORMAT = "evolve knowledge 1"
+LEAST_SUCCESSES = 2
+"""What never failed and worked this often is guidance for those who know nothing yet."""
+
+_Z = 1.959964  # two-sided 95% of the normal distribution
+
+
+class TechniqueValue(Record):
+    """What one technique is worth in one state, on one GPU and by one kind of latency."""
+
+    state: str
+    technique: str
+    move: str = ""
+    latency_kind: LatencyKind
+    hardware_id: str
+    n_tried: int
+    n_passed: int
+    n_improved: int
+    gain_octaves: float  # of a try on average, failures and losses counted as nothing
+    chance: float  # to improve by 1%
+    chance_low: float  # 95% interval after Wilson 1927
+    chance_high: float
+    change_octaves: float | None  # of what passed on average, losses included
+    change_low: float | None  # 95% interval of that average
+    change_high: float | None
+    error_octaves: float | None  # root mean square of prediction against gain
+
+
+# ----------------------------------------------------------------------------------------------- what a run starts from
+
+
+def collect_knowledge(config: RunConfig, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
+    """What a run that starts at a moment may know: of its archive and those it is seeded from, or of a file.
+
+    Where the archives know nothing of this kind of latency, the guidance that ships with evolve takes their place.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        ArchiveError: an archive cannot be read.
+    """
+    if config.knowledge == "none":
+        return PriorKnowledge((), at_s)
+    if config.knowledge != "archive":
+        return _of_kind(read_knowledge(Path(config.knowledge)), latency_kind, at_s)
+    places = dict.fromkeys(Path(path).resolve() for path in (config.archive, *config.seed_from))
+    found = [evidence for place in places for evidence in _from_archive(place, at_s)]
+    known = _of_kind(found, latency_kind, at_s)
+    return known if known.evidence else _of_kind(shipped_knowledge(), latency_kind, at_s)
+
+
+def _from_archive(path: Path, at_s: float) -> list[TechniqueEvidence]:
+    with contextlib.closing(open_for_reading(path)) as archive:
+        return archive.knowledge(until_s=at_s)
+
+
+def _of_kind(evidence: Iterable[TechniqueEvidence], latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
+    return PriorKnowledge(tuple(one for one in evidence if one.latency_kind is latency_kind), at_s)
+
+
+def shipped_knowledge() -> list[TechniqueEvidence]:
+    """The guidance for a cold start."""
+    return parse_knowledge((resources.files("configs") / "knowledge.json").read_text(), "configs/knowledge.json")
+
+
+def guidance(evidence: Iterable[TechniqueEvidence]) -> list[TechniqueEvidence]:
+    """What never failed and worked at least twice: a correct program each time, and never a slower one.
+
+    Whatever came before it counts together.
+    """
+    together = summed(one.model_copy(update={"previous": ""}) for one in evidence)
+    return [one for one in together if one.n_kept == one.n_tried and one.n_kept >= LEAST_SUCCESSES]
+
+
+# ---------------------------------------------------------------------------------------------------------------- files
+
+
+def write_knowledge(evidence: Sequence[TechniqueEvidence], path: Path) -> None:
+    """Writes a file that `read_knowledge` reads: JSON, one line for each piece of evidence.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    lines = ",\n".join(one.model_dump_json(exclude_defaults=True) for one in evidence)
+    try:
+        path.write_text(f'{{"format": "{FORMAT}", "evidence": [\n{lines}\n]}}\n')
+    except OSError as error:
+        raise ConfigError(f"cannot write {path}: {error.strerror}", "name another file") from None
+
+
+def read_knowledge(path: Path) -> list[TechniqueEvidence]:
+    """The evidence in a file.
+
+    Raises:
+        ConfigError: there is no such file, or it is none of `evolve knowledge export`.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        hint = "write one: evolve knowledge export FILE; or give archive or none"
+        raise ConfigError(f"cannot read knowledge from {path}: {reason}", hint) from None
+    return parse_knowledge(text, str(path))
+
+
+def parse_knowledge(text: str, name: str) -> list[TechniqueEvidence]:
+    """The evidence in the text of a file. Raises as `read_knowledge`."""
+    try:
+        content: Any = json.loads(text)
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ConfigError(f"{name} is no file of {FORMAT!r}", "write one: evolve knowledge export FILE")
+        return [TechniqueEvidence.model_validate(one) for one in content["evidence"]]
+    except (ValidationError, ValueError, KeyError, TypeError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"{name} is damaged: {reason}", "write it again: evolve knowledge export FILE") from None
+
+
+# ----------------------------------------------------------------------------------------------------------- for people
+
+
+def technique_values(
+    archive: ArchiveReader,
+    *,
+    state: str = "",
+    technique: str = "",
+    limit: int | None = None,
+    by_move: bool = False,
+    without: Sequence[str] = (),
+) -> list[TechniqueValue]:
+    """What techniques are worth, the best of each state first; states of which most is known come first.
+
+    Args:
+        state: only states whose key holds this text.
+        technique: only this one.
+        limit: at most so many of each state.
+        by_move: one record for each move of a technique.
+        without: problems whose attempts do not count.
+    """
+    blank = {"previous": ""} if by_move else {"previous": "", "move": ""}
+    wanted = [e for e in archive.knowledge(without=without) if state in e.state and technique in ("", e.technique)]
+    groups: dict[tuple[str, ...], list[TechniqueEvidence]] = {}
+    for one in summed(e.model_copy(update=blank) for e in wanted):
+        groups.setdefault((one.latency_kind, one.hardware_id, one.state), []).append(one)
+    in_order = sorted(groups.values(), key=lambda group: (group[0].latency_kind, -sum(one.n_tried for one in group)))
+    best = [sorted(map(value_of, group), key=_by_gain)[:limit] for group in in_order]
+    return [value for group in best for value in group]
+
+
+def value_of(one: TechniqueEvidence) -> TechniqueValue:
+    """The averages and intervals of some evidence."""
+    low, high = _wilson(one.n_improved, one.n_tried)
+    change, half = _mean(one.octaves, one.squared_octaves, one.n_passed)
+    return TechniqueValue(
+        state=one.state,
+        technique=one.technique,
+        move=one.move,
+        latency_kind=one.latency_kind,
+        hardware_id=one.hardware_id,
+        n_tried=one.n_tried,
+        n_passed=one.n_passed,
+        n_improved=one.n_improved,
+        gain_octaves=one.gained_octaves / one.n_tried,
+        chance=one.n_improved / one.n_tried,
+        chance_low=low,
+        chance_high=high,
+        change_octaves=change,
+        change_low=None if change is None or half is None else max(change - half, -MOST_OCTAVES),
+        change_high=None if change is None or half is None else min(change + half, MOST_OCTAVES),
+        error_octaves=math.sqrt(one.squared_error / one.n_predicted) if one.n_predicted else None,
+    )
+
+
+def _by_gain(value: TechniqueValue) -> tuple[float, float, int, str, str]:
+    return -value.gain_octaves, -(value.change_octaves or 0.0), -value.n_tried, value.technique, value.move
+
+
+def _wilson(n_hits: int, n: int) -> tuple[float, float]:
+    """The 95% interval of a proportion (Wilson 1927, doi 10.1080/01621459.1927.10502953)."""
+    share, square = n_hits / n, _Z * _Z
+    centre = (share + square / (2 * n)) / (1 + square / n)
+    half = _Z * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _mean(total: float, squares: float, n: int) -> tuple[float | None, float | None]:
+    """A mean and the half-width of its 95% interval; None where there is nothing to say."""
+    if n == 0:
+        return None, None
+    mean = total / n
+    if n == 1:
+        return mean, None
+    variance = max(0.0, squares - n * mean * mean) / (n - 1)
+    return mean, _Z * math.sqrt(variance / n)
