@@ -84,6 +84,11 @@ def sectors_of(addresses: npt.NDArray[np.uint64]) -> Sectors:
     return sectors
 
 
+def n_runs(sectors: Sectors) -> int:
+    """Stretches of neighbouring sectors, among sectors that ascend."""
+    return 1 + int(np.count_nonzero(sectors[1:] - sectors[:-1] != 1)) if sectors.size else 0
+
+
 class ProgramMemory:
     """The memory of one program: every load and store goes through `load` and `store`."""
 

@@ -36,6 +36,7 @@ from evaluators.capture.sectors import Sectors, StorageUse
 from evaluators.capture.tensors import AddressSpace
 from evaluators.capture.torch_ops import OpRecorder
 from evaluators.capture.tracer import (
+    DEFAULT_WARPS,
     INNER_ITERATIONS,
     OUTER_ITERATIONS,
     ProgramCounts,
@@ -151,6 +152,7 @@ class TraceRecorder:
         sizes = evaluate_grid(function.fn.__name__, grid, arguments)
         if 0 in sizes:
             return
+        self._tracer.n_warps = int(kwargs.get("num_warps", DEFAULT_WARPS))
         run = _Runner(self._tracer, function, arguments, sizes)
         spread, mates = self._sample(run)
         self.traces.append(self._trace_of(function.fn.__name__, sizes, spread, mates, is_timed_out=run.is_timed_out))
@@ -204,8 +206,15 @@ class TraceRecorder:
             plain_ops=_mean([c.plain_ops for c in counts]),
             sfu_ops=_mean([c.sfu_ops for c in counts]),
             dot_flops={kind: _mean([c.dot_flops.get(kind, 0.0) for c in counts]) for kind in sorted(kinds)},
+            n_segments=_mean([c.n_segments for c in counts]),
+            load_block_bytes=_mean([c.load_block_bytes for c in counts]),
+            store_block_bytes=_mean([c.store_block_bytes for c in counts]),
             n_rounds=_mean([c.n_rounds for c in counts]),
+            n_iterations=_mean([c.n_iterations for c in counts]),
             n_syncs=_mean([c.n_syncs for c in counts]),
+            n_barriers=_mean([c.n_barriers for c in counts]),
+            sync_instructions=_mean([c.sync_instructions for c in counts]),
+            sync_turns=_mean([c.sync_turns for c in counts]),
             imbalance=max(work) / max(_mean(work), 1.0) if max(work) else 1.0,
             is_bounded=is_timed_out or any(c.is_bounded for c in counts),
             tensors=tuple(self._tensor_of(storage, counts, mates) for storage in storages),

@@ -9,7 +9,7 @@ seen through a stride of zero, so arithmetic on it costs nothing however large t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,25 +18,33 @@ import triton.language as tl
 from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter
 
-from evaluators.capture.sectors import LoopFrame, ProgramMemory, SectorTable, sectors_of
+from evaluators.capture import meetings
+from evaluators.capture.meetings import WARP_SIZE, Meeting
+from evaluators.capture.sectors import LoopFrame, ProgramMemory, SectorTable, n_runs, sectors_of
 from evaluators.capture.tensors import STORAGE_SPACING_BITS
 
 TensorHandle = interpreter.TensorHandle
 
 # What an operation takes: special-function operations, and plain ones around them (range reduction, Newton steps).
-# After the SASS that ptxas makes of ex2/lg2/rcp/rsqrt/sin sequences; estimates, to a factor of two.
+# Counted in the SASS of kernels that do nothing else (triton 3.7.1, compute capability 9.0). Logarithms and sines are
+# polynomials of libdevice, not special functions.
 SFU_COST: dict[Any, tuple[int, int]] = {
-    np.exp: (1, 2),
+    np.exp: (1, 4),
     np.exp2: (1, 1),
-    np.log: (1, 3),
-    np.log2: (1, 2),
-    np.sqrt: (1, 3),
-    np.sin: (1, 10),
-    np.cos: (1, 10),
-    np.divide: (1, 4),
-    np.fmod: (1, 8),
+    np.log: (0, 25),
+    np.log2: (0, 27),
+    np.sqrt: (1, 1),
+    np.sin: (0, 30),
+    np.cos: (0, 30),
+    np.divide: (1, 7),
+    np.fmod: (1, 20),
 }
-EXTERN_COST = (2, 10)  # tanh, erf and the like of libdevice
+ROUNDED_COST: dict[Any, tuple[int, int]] = {np.divide: (0, 10), np.sqrt: (0, 14)}  # more, when it is to be exact
+ERF_COST = (1, 27)
+EXTERN_COST = (2, 10)  # tanh and the like of libdevice
+ROUNDING = ("rint", "round", "floor", "ceil", "trunc")  # of libdevice: one conversion
+WHOLE_DIVISION_OPS = 18  # of integers by a number that is not known when compiling
+MASK_OPS = 1  # of a load: four an access of 16 bytes, to compare its offset and to put zeros where it is masked off
 DOT_MULTIPLE = {"TF32x3": ("tf32", 3), "BF16x3": ("bf16", 3), "BF16x6": ("bf16", 6), "IEEE": ("fp32", 1)}
 
 # What an eviction policy does to the distance at which data is still in L2: a modelling choice, see model/dram.py
@@ -44,6 +52,7 @@ RETENTION = {"EVICT_LAST": 2.0, "EVICT_FIRST": 0.5}
 
 OUTER_ITERATIONS = 8  # of a loop that are run, at both of its ends; the rest is extrapolated
 INNER_ITERATIONS = 4
+DEFAULT_WARPS = 4  # as Triton has it
 WHILE_ITERATIONS = 32  # of a loop whose end is not known beforehand; the rest is left out, and the trace says so
 
 
@@ -80,8 +89,15 @@ class ProgramCounts:
         self.plain_ops = 0.0
         self.sfu_ops = 0.0
         self.dot_flops: dict[str, float] = {}
+        self.n_segments = 0.0
+        self.load_block_bytes = 0.0
+        self.store_block_bytes = 0.0
         self.n_rounds = 0.0
+        self.n_iterations = 0.0
         self.n_syncs = 0.0
+        self.n_barriers = 0.0
+        self.sync_instructions = 0.0
+        self.sync_turns = 0.0
         self.is_bounded = False
 
     @property
@@ -125,6 +141,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         self.loop = LoopFrame()
         self.counts = ProgramCounts(ProgramMemory(self._touched, self._stored, 0))
         self.max_iterations = (OUTER_ITERATIONS, INNER_ITERATIONS)
+        self.n_warps = DEFAULT_WARPS
         self.deadline = float("inf")
         self._round_share = 1.0  # of a round of loads: less in a loop that is unrolled
         self._times = 1.0  # how often an operation inside a reduction is done
@@ -155,6 +172,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         for i in picked:
             share = total if len(picked) == 1 else 1.0 if i == 0 else (total - 1) / (len(picked) - 1)
             self.loop.weight = outer.weight * share
+            self.counts.n_iterations += self.loop.weight / n_unrolled
             self._is_loading = False
             self._check_time()
             yield items[i]
@@ -177,25 +195,37 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
     # counting --------------------------------------------------------------------------------------------------------
 
     def count(self, n_elements: int, cost: tuple[int, int] = (0, 1)) -> None:
-        """Notes an operation of (special, plain) cost on each of the elements."""
-        weight = n_elements * self.loop.weight * self._times
+        """Notes an operation of (special, plain) cost on each of the elements. Threads without one do it too."""
+        weight = max(n_elements * self._times, self.n_warps * WARP_SIZE) * self.loop.weight
         self.counts.sfu_ops += cost[0] * weight
         self.counts.plain_ops += cost[1] * weight
 
-    def meet(self) -> None:
-        """All warps of the program wait for each other; loads after this wait for memory anew."""
+    def meet(self, meeting: Meeting) -> None:
+        """The threads of the program exchange values; loads after this wait for memory anew."""
         self.counts.n_syncs += self.loop.weight
+        self.counts.n_barriers += self.loop.weight * meeting.is_among_warps
+        self.counts.sync_instructions += self.loop.weight * meeting.instructions
+        self.counts.sync_turns += self.loop.weight * meeting.turns
         self._is_loading = False
 
     # memory ----------------------------------------------------------------------------------------------------------
 
+    def create_load(self, ptrs: Any, *policy: Any, **named: Any) -> Any:
+        return self._load(ptrs, uniform(np.True_, ptrs.data.shape, tl.int1), *policy, **named)
+
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any, **named: Any) -> Any:
+        self.count(ptrs.data.size, (0, MASK_OPS))
+        return self._load(ptrs, mask, *policy, **named)
+
+    def _load(self, ptrs: Any, mask: Any, *policy: Any, **named: Any) -> Any:
         retention = retention_of([*policy, *named.values()])
         if not self._is_loading:
             self.counts.n_rounds += self.loop.weight * self._round_share
             self._is_loading = True
+        self.counts.load_block_bytes += block_bytes(ptrs) * self.loop.weight
         for storage, sectors, n_bytes in self._accesses(ptrs, mask):
             self.counts.load_bytes += n_bytes * self.loop.weight
+            self.counts.n_segments += n_runs(sectors) * self.loop.weight
             self.counts.load_sector_bytes += sectors.size * 32 * self.loop.weight
             self.counts.memory.load(storage, sectors, self.loop, retention)
         dtype = ptrs.get_element_ty()
@@ -203,8 +233,10 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     def create_masked_store(self, ptrs: Any, value: Any, mask: Any, *policy: Any, **named: Any) -> None:
         self._is_loading = False
+        self.counts.store_block_bytes += block_bytes(ptrs) * self.loop.weight
         for storage, sectors, n_bytes in self._accesses(ptrs, mask):
             self.counts.store_bytes += n_bytes * self.loop.weight
+            self.counts.n_segments += n_runs(sectors) * self.loop.weight
             self.counts.store_sector_bytes += sectors.size * 32 * self.loop.weight
             self.counts.memory.store(storage, sectors, self.loop)
 
@@ -224,7 +256,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     def _accesses(self, ptrs: Any, mask: Any) -> Iterator[tuple[int, Any, int]]:
         """(storage, sectors, requested bytes) of an access, one for each storage that it reaches."""
-        element_bytes = max(1, ptrs.get_element_ty().primitive_bitwidth // 8)
+        element_bytes = bytes_of_element(ptrs)
         mask_data = mask if isinstance(mask, np.ndarray) else mask.data
         addresses = np.broadcast_to(ptrs.data, np.broadcast_shapes(ptrs.data.shape, mask_data.shape))
         if not mask_data.all():
@@ -246,6 +278,8 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     def binary_op(self, lhs: Any, rhs: Any, op: Any) -> Any:
         if not is_float(lhs) and not is_float(rhs):
+            if op is np.fmod:
+                self._count_block(lhs, rhs, WHOLE_DIVISION_OPS)
             return super().binary_op(lhs, rhs, op)
         shape = np.broadcast_shapes(lhs.data.shape, rhs.data.shape)
         self.count(int(np.prod(shape)), SFU_COST.get(op, (0, 1)))
@@ -254,6 +288,24 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         if value.dtype == np.bool_:
             return uniform(value, shape, tl.int1)
         return uniform(value.astype(lhs.data.dtype), shape, lhs.dtype.scalar)
+
+    def create_idiv(self, lhs: Any, rhs: Any) -> Any:
+        self._count_block(lhs, rhs, WHOLE_DIVISION_OPS)
+        return super().create_idiv(lhs, rhs)
+
+    def _count_block(self, lhs: Any, rhs: Any, n_operations: int) -> None:
+        """Integers of a block; scalars are computed once, which no warp feels."""
+        n_elements = max(lhs.data.size, rhs.data.size)
+        if n_elements > 1:
+            self.count(n_elements, (0, n_operations))
+
+    def create_precise_divf(self, lhs: Any, rhs: Any) -> Any:
+        self.count(max(lhs.data.size, rhs.data.size), ROUNDED_COST[np.divide])
+        return self.binary_op(lhs, rhs, np.divide)
+
+    def create_precise_sqrt(self, arg: Any) -> Any:
+        self.count(arg.data.size, ROUNDED_COST[np.sqrt])
+        return self.unary_op(arg, np.sqrt)
 
     def unary_op(self, arg: Any, op: Any) -> Any:
         if not is_float(arg):
@@ -280,7 +332,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         return self.unary_op(arg, np.abs)
 
     def create_erf(self, arg: Any) -> Any:
-        self.count(arg.data.size, EXTERN_COST)
+        self.count(arg.data.size, ERF_COST)
         return arg
 
     def create_rsqrt(self, arg: Any) -> Any:
@@ -314,16 +366,16 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
     def create_extern_elementwise(
         self, libName: Any, libPath: Any, symbol: Any, argList: Any, retType: Any, isPure: Any
     ) -> Any:
-        return self._opaque(argList, retType)
+        return self._opaque(argList, retType, (1, 0) if any(name in symbol for name in ROUNDING) else EXTERN_COST)
 
     def create_inline_asm(
         self, inlineAsm: Any, constraints: Any, values: Any, type: Any, isPure: Any, pack: Any
     ) -> Any:
-        return self._opaque(values, type)
+        return self._opaque(values, type, EXTERN_COST)
 
-    def _opaque(self, values: Any, result_type: Any) -> Any:
+    def _opaque(self, values: Any, result_type: Any, cost: tuple[int, int]) -> Any:
         shape = np.broadcast_shapes(*(v.data.shape for v in values)) if values else (1,)
-        self.count(int(np.prod(shape)), EXTERN_COST)
+        self.count(int(np.prod(shape)), cost)
         scalar = result_type.scalar
         return uniform(np.ones((), interpreter._get_np_dtype(scalar)), shape, scalar)
 
@@ -346,12 +398,14 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
 
     def reduce(self, values: Any, axis: Any, combine: Any, keep_dims: bool = False, **_: Any) -> Any:
         """In place of `tl.reduce`: the combining function runs once, on single elements, and counts for all."""
-        self.meet()
+        parts = values if isinstance(values, tuple | tl.tuple) else (values,)
+        self.meet(meetings.reduction(shape_of(parts), axis, len(parts), self.n_warps))
         return self._combine(values, combine, lambda shape: reduced_shape(shape, axis, keep_dims))
 
     def scan(self, values: Any, axis: Any, combine: Any, reverse: bool = False, **_: Any) -> Any:
         """In place of `tl.associative_scan`."""
-        self.meet()
+        parts = values if isinstance(values, tuple | tl.tuple) else (values,)
+        self.meet(meetings.scan(shape_of(parts), axis, len(parts), self.n_warps, bool(reverse)))
         return self._combine(values, combine, lambda shape: shape)
 
     def _combine(self, values: Any, combine: Any, shape_of: Any) -> Any:
@@ -364,6 +418,20 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         results = results if isinstance(results, tuple | tl.tuple) else (results,)
         made = tuple(spread(r, shape_of(shape), p.dtype.scalar) for r, p in zip(results, parts, strict=True))
         return made if isinstance(values, tuple | tl.tuple) else made[0]
+
+
+def shape_of(values: Sequence[Any]) -> tuple[int, ...]:
+    """Of the blocks that are reduced together."""
+    return tuple(values[0].handle.data.shape)
+
+
+def bytes_of_element(ptrs: Any) -> int:
+    return max(1, int(ptrs.get_element_ty().primitive_bitwidth) // 8)
+
+
+def block_bytes(ptrs: Any) -> int:
+    """Of all that a block of pointers points at, masks aside."""
+    return int(ptrs.data.size) * bytes_of_element(ptrs)
 
 
 def _both_ends(total: int, limit: int) -> list[int]:

@@ -44,11 +44,18 @@ class LaunchTrace(Record):
     load_sector_bytes: float  # of sectors that each load touches: what goes through L1
     store_sector_bytes: float
     tensors: tuple[TensorTraffic, ...]
+    n_segments: float = 0.0  # stretches of neighbouring sectors that loads and stores touch
+    load_block_bytes: float = 0.0  # as if no element of a block were masked off: what instructions are issued for
+    store_block_bytes: float = 0.0
     plain_ops: float = 0.0  # arithmetic on single elements, one lane of an SM for one clock each
-    sfu_ops: float = 0.0  # exp, log, sin, rsqrt, division: the special function units
+    sfu_ops: float = 0.0  # exp, sin, rsqrt, division: the special function units
     dot_flops: dict[str, float] = Field(default_factory=dict)  # by kind, as in `Hardware.tflops`; a multiply-add is two
     n_rounds: float = 0.0  # groups of loads that wait for memory one after the other
-    n_syncs: float = 0.0  # reductions and scans: all warps of the program meet
+    n_iterations: float = 0.0  # of loops that stay loops in the machine code
+    n_syncs: float = 0.0  # reductions and scans
+    n_barriers: float = 0.0  # those of them in which warps wait for each other
+    sync_instructions: float = 0.0  # that they take, of all warps; see `meetings`
+    sync_turns: float = 0.0  # of the unit for shuffles and shared memory
     imbalance: float = 1.0  # most work of a sampled program over the mean
     is_bounded: bool = False  # a loop whose end depends on data was cut
 

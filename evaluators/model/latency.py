@@ -19,32 +19,15 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from db.records import Capture, Hardware, Launch, LaunchTraffic, Profile, Record
-from evaluators.capture.traffic import LaunchTrace
+from evaluators.capture.traffic import SECTOR_BYTES, LaunchTrace
+from evaluators.model.constants import FITTED, ModelConstants
 from evaluators.model.residency import Residency, residency_of
 from evaluators.model.traffic import Traffic, footprint_bytes, traffic_of
+from evaluators.model.work import LINE_BYTES, busiest_unit_us, rounds_ahead, work_of
 
-# A load that misses L2, under load. 480 cycles unloaded on an H100 (Luo et al., "Benchmarking and dissecting the Nvidia
-# Hopper GPU architecture", 2024), about twice that when DRAM is busy.
-MEMORY_LATENCY_US = 0.6
-# A program that starts, waits for its first load and drains its stores. Anchored at an H200: a softmax of (8192, 4096)
-# with 32 warps has 2 programs on an SM, 31 waves, and takes 87 us where 62 us would do.
-START_US = 1.0
-# A reduction: five shuffles of about 25 cycles, then over shared memory between warps, and a barrier of all of them
-SHUFFLES_CYCLES = 130.0
-EXCHANGE_CYCLES = 80.0
-BARRIER_CYCLES_PER_WARP = 4.0
-# Lanes of an SM per clock: CUDA C++ Programming Guide, "Throughput of native arithmetic instructions" (8.0 has 64 FP32)
-PLAIN_LANES = 128
-PLAIN_LANES_OF = {(8, 0): 64, (7, 5): 64, (7, 0): 64}
-SFU_LANES = 16
-# Bytes per clock between an SM and L2; between its lanes and L1 (Nvidia A100 architecture whitepaper)
+# Bytes per clock between an SM and L2 (Nvidia A100 architecture whitepaper)
 SM_L2_BYTES = 64
 SM_L1_BYTES = 128
-# Loads that one thread has under way before it waits: what ptxas schedules ahead, an estimate
-LOADS_IN_FLIGHT = 8
-# Warps that keep the four schedulers of an SM busy, at an instruction-level parallelism of about two
-BUSY_WARPS = 8
-MAX_OVERLAP = 4.0
 
 
 class LaunchTime(Record):
@@ -54,8 +37,10 @@ class LaunchTime(Record):
     total_us: float
     dram_us: float
     l2_us: float
-    in_flight_us: float
-    program_us: float  # start, meetings, computing and spilling of one wave
+    spilled_us: float
+    wait_us: float  # of one program alone, for its loads
+    busy_us: float  # of one program alone: instructions and meetings
+    program_us: float  # of one program among those that are with it on an SM: a wave
     n_waves: int
     overlap: float  # p of the norm
     compute_us: float  # busiest unit, if all SMs worked without pause
@@ -80,7 +65,9 @@ class _Modelled(NamedTuple):
     time: LaunchTime
 
 
-def model_latency(capture: Capture, traces: Sequence[LaunchTrace], hardware: Hardware) -> ModelledLatency:
+def model_latency(
+    capture: Capture, traces: Sequence[LaunchTrace], hardware: Hardware, constants: ModelConstants = FITTED
+) -> ModelledLatency:
     """The latency of a captured forward; `traces` has one trace for each launch, in the same order.
 
     Raises:
@@ -88,13 +75,14 @@ def model_latency(capture: Capture, traces: Sequence[LaunchTrace], hardware: Har
     """
     if [launch.kernel for launch in capture.launches] != [trace.kernel for trace in traces]:
         raise ValueError(f"{len(traces)} traces do not belong to {len(capture.launches)} launches")
-    parts = [_model_launch(launch, trace, hardware) for launch, trace in zip(capture.launches, traces, strict=True)]
+    pairs = zip(capture.launches, traces, strict=True)
+    parts = [_model_launch(launch, trace, hardware, constants) for launch, trace in pairs]
     moved = sum(op.moved_bytes for op in capture.torch_ops)
     torch_ops_us = len(capture.torch_ops) * hardware.launch_us + _us(moved, hardware.dram_gb_s)
     device_us = sum(part.time.total_us for part in parts) + torch_ops_us
     return ModelledLatency(
         device_us=device_us,
-        floor_us=_floor_us(parts, hardware),
+        floor_us=_floor_us(parts, hardware, constants),
         profile=_profile(parts, device_us, moved, hardware),
         launches=tuple(part.time for part in parts),
         torch_ops_us=torch_ops_us,
@@ -106,85 +94,65 @@ def _us(n_bytes: float, gb_s: float) -> float:
     return n_bytes / gb_s / 1e3
 
 
-def _model_launch(launch: Launch, trace: LaunchTrace, hardware: Hardware) -> _Modelled:
+def _model_launch(launch: Launch, trace: LaunchTrace, hardware: Hardware, constants: ModelConstants) -> _Modelled:
     residency = residency_of(launch, hardware)
-    traffic = traffic_of(launch, trace, residency, hardware)
-    dram_us = _us(traffic.dram, hardware.dram_gb_s)
-    l2_us = _us(traffic.l2, min(hardware.l2_gb_s, residency.n_active_sms * SM_L2_BYTES * hardware.sm_clock_ghz))
-    in_flight_us = _in_flight_us(launch, trace, residency)
-    program_us = _program_us(launch, trace, residency, hardware)
-    overlap = _overlap(launch, trace, residency)
-    memory_us = max(dram_us, l2_us, in_flight_us)
+    traffic = traffic_of(launch, trace, residency, hardware, constants)
+    work = work_of(launch, trace, residency, hardware, constants)
+    dram_us = _us(
+        traffic.dram_read / constants.read_gain + traffic.dram_write * constants.write_cost, hardware.dram_gb_s
+    )
+    sms_gb_s = residency.n_active_sms * SM_L2_BYTES * hardware.sm_clock_ghz
+    l2_us = _us(traffic.l2, min(hardware.l2_gb_s * constants.l2_gain, sms_gb_s))
+    spilled_us = _us(traffic.spilled_to_l2, hardware.l2_gb_s * constants.spill_share)
+    spilled_us += _us(
+        traffic.spilled_to_l1, hardware.n_sms * SM_L1_BYTES * hardware.sm_clock_ghz * constants.spill_share
+    )
+    together_us = busiest_unit_us(work, trace, hardware, residency.per_sm)
+    program_us = constants.start_us + norm(constants.wave_norm, work.alone_us, together_us)
+    overlap = _overlap(launch, trace, residency, constants)
     waves_us = residency.n_waves * program_us * trace.imbalance ** (1 / residency.n_waves)
+    late = 1.0 + constants.spread / (residency.n_programs / residency.at_once) ** 0.5
     time = LaunchTime(
         kernel=launch.kernel,
-        total_us=hardware.launch_us + (memory_us**overlap + waves_us**overlap) ** (1 / overlap),
+        total_us=hardware.launch_us
+        + norm(overlap, max(dram_us, l2_us) * _scatter(trace, constants), waves_us) * late
+        + spilled_us,
         dram_us=dram_us,
         l2_us=l2_us,
-        in_flight_us=in_flight_us,
+        spilled_us=spilled_us,
+        wait_us=work.wait_us,
+        busy_us=work.busy_us,
         program_us=program_us,
         n_waves=residency.n_waves,
         overlap=overlap,
-        compute_us=_busy_us(trace, hardware, residency.n_programs / hardware.n_sms),
+        compute_us=busiest_unit_us(work, trace, hardware, residency.n_programs / hardware.n_sms),
     )
     return _Modelled(launch, trace, residency, traffic, time)
 
 
-def _in_flight_us(launch: Launch, trace: LaunchTrace, residency: Residency) -> float:
-    """Little's law: what all programs load, over what they have under way at a time, times the latency.
+def _scatter(trace: LaunchTrace, constants: ModelConstants) -> float:
+    """How much longer memory takes for stretches of sectors that are shorter than a line."""
+    sector_bytes = trace.load_sector_bytes + trace.store_sector_bytes
+    lines_per_segment = sector_bytes / max(trace.n_segments, 1.0) / LINE_BYTES
+    return 1.0 + constants.scatter * max(0.0, 1.0 / max(lines_per_segment, SECTOR_BYTES / LINE_BYTES) - 1.0)
 
-    Under way is one round of loads (the loads before something waits for them), or as many as an asynchronous pipeline
-    has stages, but no more than the threads can ask for.
+
+def norm(p: float, *times: float) -> float:
+    """The sum of the times for p = 1; for larger p nearer to the longest of them."""
+    return float(sum(time**p for time in times) ** (1 / p))
+
+
+def _overlap(launch: Launch, trace: LaunchTrace, residency: Residency, constants: ModelConstants) -> float:
+    """p of the norm: groups of warps on an SM that go their own way, from 1 up.
+
+    The warps of a program go their own way between two barriers, so while there are more rounds of loads than barriers.
     """
-    if not trace.n_rounds:
-        return 0.0
-    n_ahead = max(1, launch.num_stages - 1) if launch.has_async_copies else 1
-    vector_bytes = launch.load_vector_bytes or 4
-    most = residency.threads * LOADS_IN_FLIGHT * vector_bytes
-    round_bytes = trace.load_bytes / trace.n_rounds
-    under_way = round_bytes * n_ahead if launch.has_async_copies else min(round_bytes, most)
-    n_rounds = trace.load_bytes / max(under_way, 1.0)
-    return n_rounds * MEMORY_LATENCY_US * residency.n_programs / residency.at_once
+    groups = residency.per_sm * min(max(1.0, trace.n_rounds / max(trace.n_barriers, 1.0)), launch.num_warps)
+    groups *= rounds_ahead(launch, trace)
+    return min(constants.most_overlap, float(groups))
 
 
-def _program_us(launch: Launch, trace: LaunchTrace, residency: Residency, hardware: Hardware) -> float:
-    """One wave: all programs on an SM, from their start to their end, without waiting for bytes."""
-    meeting_cycles = SHUFFLES_CYCLES
-    if launch.num_warps > 1:
-        meeting_cycles += EXCHANGE_CYCLES + BARRIER_CYCLES_PER_WARP * launch.num_warps
-    spilled = 2.0 * launch.spill_bytes * residency.threads * residency.per_sm
-    cycles = trace.n_syncs * meeting_cycles + spilled / SM_L1_BYTES
-    issue = min(1.0, residency.warps_per_sm / BUSY_WARPS)
-    return START_US + cycles / hardware.sm_clock_ghz / 1e3 + _busy_us(trace, hardware, residency.per_sm) / issue
-
-
-def _busy_us(trace: LaunchTrace, hardware: Hardware, n_programs_per_sm: float) -> float:
-    """How long the busiest unit of an SM works for so many programs."""
-    cycles_us = n_programs_per_sm / hardware.sm_clock_ghz / 1e3
-    lanes = PLAIN_LANES_OF.get(hardware.compute_capability, PLAIN_LANES)
-    plain_us = trace.plain_ops / lanes * cycles_us
-    sfu_us = trace.sfu_ops / SFU_LANES * cycles_us
-    dot_us = sum(
-        flops * n_programs_per_sm * hardware.n_sms / (hardware.tflops.get(kind, hardware.tflops["fp32"]) * 1e6)
-        for kind, flops in trace.dot_flops.items()
-    )
-    return max(plain_us, sfu_us, dot_us)
-
-
-def _overlap(launch: Launch, trace: LaunchTrace, residency: Residency) -> float:
-    """p of the norm: groups of warps on an SM that go their own way, from 1 to 4.
-
-    The warps of a program go their own way between two meetings, so while there are more rounds of loads than meetings.
-    """
-    groups = residency.per_sm * min(max(1.0, trace.n_rounds / max(trace.n_syncs, 1.0)), launch.num_warps)
-    if not trace.n_syncs:
-        groups = residency.per_sm * launch.num_warps
-    if launch.has_async_copies:
-        groups *= max(1, launch.num_stages - 1)
-    return min(MAX_OVERLAP, float(groups))
-
-
-def _floor_us(parts: list[_Modelled], hardware: Hardware) -> float:
+def _floor_us(parts: list[_Modelled], hardware: Hardware, constants: ModelConstants) -> float:
     """Every input that is touched is read once, every output written once; the products take their time."""
     storages: dict[str, float] = {}
     for part in parts:
@@ -192,7 +160,8 @@ def _floor_us(parts: list[_Modelled], hardware: Hardware) -> float:
             n_bytes = footprint_bytes(tensor, part.residency)
             storages[tensor.name] = max(storages.get(tensor.name, 0.0), n_bytes)
     inside = _written_and_read(parts)
-    moved_us = _us(sum(n for name, n in storages.items() if name not in inside), hardware.dram_gb_s)
+    moved_bytes = sum(n for name, n in storages.items() if name not in inside)
+    moved_us = _us(moved_bytes, hardware.dram_gb_s * constants.read_gain)
     dots_us = sum(
         flops * part.residency.n_programs / (hardware.tflops.get(kind, hardware.tflops["fp32"]) * 1e6)
         for part in parts

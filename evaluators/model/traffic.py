@@ -11,14 +11,11 @@ from typing import NamedTuple
 
 from db.records import Hardware, Launch
 from evaluators.capture.traffic import LaunchTrace, TensorTraffic
+from evaluators.model.constants import ModelConstants
 from evaluators.model.residency import Residency
 
 # Share of an SM's L1 and shared memory that rereads find: the L1 is what shared memory leaves, and it holds other data
 L1_SHARE = 0.5
-# Rereads hit up to a working set of L2's size and miss from twice that on: replacement is not strictly LRU, so there is
-# no cliff. A modelling choice. With it, a softmax of (4096, 65536) in two walks takes 0.69 ms on an H200 with tiles of
-# 16384 and 32 warps, where 0.655 was measured, and 0.75 ms with 4096 and 8 warps, where it was 0.793.
-L2_GONE_AT = 2.0
 
 
 class Traffic(NamedTuple):
@@ -27,29 +24,34 @@ class Traffic(NamedTuple):
     dram_read: float
     dram_write: float
     l2: float
-    spilled: float  # local memory: written and read back, part of the above where L1 does not hold it
+    spilled_to_l1: float  # local memory, written and read back; not part of the above
+    spilled_to_l2: float
 
     @property
     def dram(self) -> float:
         return self.dram_read + self.dram_write
 
 
-def traffic_of(launch: Launch, trace: LaunchTrace, residency: Residency, hardware: Hardware) -> Traffic:
+def traffic_of(
+    launch: Launch, trace: LaunchTrace, residency: Residency, hardware: Hardware, constants: ModelConstants
+) -> Traffic:
     """The bytes of a launch at each level of memory."""
-    spilled = 2.0 * launch.spill_bytes * residency.threads * residency.n_programs
+    spilled = 2.0 * launch.spill_bytes * residency.threads * residency.n_programs * max(1.0, trace.n_iterations)
     spill_room = launch.spill_bytes * residency.threads * residency.per_sm
-    spilled_past_l1 = 0.0 if spill_room <= _l1_bytes(launch, residency, hardware) else spilled
-    spill_misses = _missing(spill_room * residency.n_active_sms, hardware) * spilled_past_l1 / 2
+    # what else is loaded goes through L1 and leaves no room there, but for copies past it
+    is_in_l1 = launch.has_async_copies and spill_room <= _l1_bytes(launch, residency, hardware)
+    spill_misses = _missing(spill_room * residency.n_active_sms, hardware, constants) * spilled / 2
     wave_bytes = sum(_wave_bytes(tensor, residency) for tensor in trace.tensors)
-    read = sum(_dram_read(t, wave_bytes, residency, hardware) for t in trace.tensors)
+    read = sum(_dram_read(t, wave_bytes, residency, hardware, constants) for t in trace.tensors)
     written = sum(_whole_grid(t, t.written_bytes, residency) for t in trace.tensors)
     in_l1 = sum(_l1_hits(tensor, launch, residency, hardware) for tensor in trace.tensors)
     sectors = trace.load_sector_bytes + trace.store_sector_bytes - in_l1
     return Traffic(
         dram_read=read + spill_misses,
         dram_write=written + spill_misses,
-        l2=sectors * residency.n_programs + spilled_past_l1,
-        spilled=spilled,
+        l2=sectors * residency.n_programs,
+        spilled_to_l1=spilled if is_in_l1 else 0.0,
+        spilled_to_l2=0.0 if is_in_l1 else spilled,
     )
 
 
@@ -81,21 +83,27 @@ def _wave_bytes(tensor: TensorTraffic, residency: Residency) -> float:
     return min(float(tensor.storage_bytes), per_program * residency.at_once / _sharers(tensor, residency))
 
 
-def _dram_read(tensor: TensorTraffic, wave_bytes: float, residency: Residency, hardware: Hardware) -> float:
+def _dram_read(
+    tensor: TensorTraffic, wave_bytes: float, residency: Residency, hardware: Hardware, constants: ModelConstants
+) -> float:
     once = _whole_grid(tensor, tensor.first_read_bytes, residency)
     if not tensor.first_read_bytes and not tensor.rereads:
         return 0.0
     n_waves = residency.n_programs / residency.at_once
     read_share = tensor.first_read_bytes / max(tensor.first_read_bytes + tensor.written_bytes, 1.0)
     by_other_waves = max(0.0, n_waves * _wave_bytes(tensor, residency) * read_share - once)
-    again = sum(r.n_bytes * _missing(r.distance_bytes * residency.at_once, hardware) for r in tensor.rereads)
-    return once + by_other_waves * _missing(wave_bytes, hardware) + again * residency.n_programs
+    side_by_side = residency.at_once / _sharers(tensor, residency)  # what is shared, the others keep in L2
+    again = sum(r.n_bytes * _missing(r.distance_bytes * side_by_side, hardware, constants) for r in tensor.rereads)
+    return once + by_other_waves * _missing(wave_bytes, hardware, constants) + again * residency.n_programs
 
 
-def _missing(working_set_bytes: float, hardware: Hardware) -> float:
-    """The share of rereads that L2 does not answer, in [0, 1]."""
+def _missing(working_set_bytes: float, hardware: Hardware, constants: ModelConstants) -> float:
+    """The share of rereads that L2 does not answer, in [0, 1].
+
+    There is no cliff, because replacement is not strictly LRU.
+    """
     filled = working_set_bytes / hardware.l2_bytes
-    return min(1.0, max(0.0, (filled - 1.0) / (L2_GONE_AT - 1.0)))
+    return min(1.0, max(0.0, (filled - 1.0) / (constants.l2_gone_at - 1.0)))
 
 
 def _l1_bytes(launch: Launch, residency: Residency, hardware: Hardware) -> float:
@@ -103,6 +111,8 @@ def _l1_bytes(launch: Launch, residency: Residency, hardware: Hardware) -> float
 
 
 def _l1_hits(tensor: TensorTraffic, launch: Launch, residency: Residency, hardware: Hardware) -> float:
-    """Bytes that one program rereads and L1 answers."""
+    """Bytes of one program that L1 answers: rereads, and what its neighbours on the SM have just read."""
     room = _l1_bytes(launch, residency, hardware)
-    return sum(r.n_bytes for r in tensor.rereads if r.distance_bytes * residency.per_sm <= room)
+    reread = sum(r.n_bytes for r in tensor.rereads if r.distance_bytes * residency.per_sm <= room)
+    sharers = 1.0 + (residency.per_sm - 1) * (1.0 if tensor.is_same_everywhere else tensor.overlap)
+    return reread + tensor.first_read_bytes * (1.0 - 1.0 / sharers)
