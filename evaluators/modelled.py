@@ -143,9 +143,10 @@ class ModelledEvaluator(Evaluator):
         if prepared.verdict is not None:
             return Profile(source="none", note=prepared.verdict.reason)
         try:
-            return self._model(candidate, _full_capture(prepared)).profile
+            modelled = self._model(candidate, _full_capture(prepared))
         except Unsupported as unsupported:
             return Profile(source="none", note=unsupported.reason)
+        return modelled.profile.model_copy(update={"duration_us": modelled.device_us})
 
     def _check_all(self, candidate: Candidate) -> list[Exactness]:
         """Runs the candidate on every input set, in one child; how exact its outputs are, where float64 is known."""

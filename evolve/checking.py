@@ -51,21 +51,22 @@ def check_file(
     Raises:
         EvolveError: the file cannot be read, the problem is none, the device is not there.
     """
-    source = _read(file)
+    source = read_program(file)
     loaded = load_problem(problem, sizes=dict(shapes or {}))
     if not loaded.seeds:  # where the baseline is modelled, it is that of a first program
         loaded = loaded.model_copy(update={"seeds": (source,)})
     where = resolve_device(device)
     with open_evaluator(loaded, settings or EvaluatorSettings(), where) as evaluator:
         baseline = evaluator.baseline
-        candidates = [_candidate(n, text, loaded, file) for n, text in enumerate(freeze_autotune(source))]
+        candidates = [candidate_of(n, text, loaded, file) for n, text in enumerate(freeze_autotune(source))]
         verdicts = tuple(evaluator.judge(candidate) for candidate in candidates)
         return CheckResult(
             problem=loaded, device=where, hardware=evaluator.hardware, baseline=baseline, verdicts=verdicts
         )
 
 
-def _read(file: Path) -> str:
+def read_program(file: Path) -> str:
+    """The text of a file. Raises `ConfigError` where there is none."""
     try:
         return file.read_text()
     except OSError as error:
@@ -74,7 +75,8 @@ def _read(file: Path) -> str:
         raise ConfigError(f"{file} is no text", "give a Python file with a program") from None
 
 
-def _candidate(n: int, source: str, problem: Problem, file: Path) -> Candidate:
+def candidate_of(n: int, source: str, problem: Problem, file: Path) -> Candidate:
+    """A candidate that belongs to no run: configuration `n` of the program in a file."""
     return Candidate(
         candidate_id=f"{CHECK_RUN}-0-{n:06d}",
         run_id=CHECK_RUN,

@@ -21,12 +21,12 @@ from typing import Any
 
 from db.errors import EvolveError
 from db.records import Record
+from evaluators.profiling.ncu import HOW_TO_GET_PERMISSION, NO_PERMISSION, find_ncu, is_profiling_restricted
 
 ROOMS = ("evolve", "islands", "evaluators", "db", "configs")
 PROBE_S = 120.0
 LOW_DISK_BYTES = 2 * 10**9
 OLDEST = {"torch": (2, 11), "triton": (3, 6), "duckdb": (2, 0), "ray": (2, 40)}
-NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
 
 
 class Status(StrEnum):
@@ -204,29 +204,9 @@ def _ncu(*, needed: bool) -> Iterator[Finding]:
     yield Finding(
         name="ncu",
         status=Status.WARN if restricted else Status.OK,
-        found=f"{path}, {version}" + (", but counters are for administrators only" if restricted else ""),
-        advice="as root: options nvidia NVreg_RestrictProfilingToAdminUsers=0 in /etc/modprobe.d, then reboot"
-        if restricted
-        else "",
+        found=f"{path}, {version}" + (f", but {NO_PERMISSION}" if restricted else ""),
+        advice=HOW_TO_GET_PERMISSION if restricted else "",
     )
-
-
-def find_ncu() -> str | None:
-    """Where Nsight Compute's command is: on PATH, or where CUDA puts it."""
-    on_path = shutil.which("ncu")
-    if on_path:
-        return on_path
-    places = [*Path("/usr/local").glob("cuda*/bin/ncu"), *Path("/opt/nvidia/nsight-compute").glob("*/ncu")]
-    return str(max(places)) if places else None
-
-
-def is_profiling_restricted(params: Path = NVIDIA_PARAMS) -> bool:
-    """Whether the driver keeps performance counters from this user (RmProfilingAdminOnly)."""
-    try:
-        text = params.read_text()
-    except OSError:
-        return False
-    return "RmProfilingAdminOnly: 1" in text and os.geteuid() != 0
 
 
 # --------------------------------------------------------------------------------------------- libraries and sandbox
@@ -287,7 +267,8 @@ def _isolation() -> Iterator[Finding]:
         yield Finding(
             name="isolation",
             status=Status.WARN,
-            found=f"{isolation}: a candidate's processes are found and killed, but it shares network and files",
+            found=f"{isolation}: a candidate's processes are found and killed, but it shares network and files, and ncu"
+            " cannot profile it",
             advice="allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or the container's"
             " seccomp profile)",
         )

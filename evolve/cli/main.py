@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "query": ("query", "Answer an SQL query on the archive."),
     "export": ("export", "Write the archive's tables as Parquet or JSONL."),
     "check": ("check", "Judge one file by every gate, without a search."),
+    "profile": ("profile", "Say what keeps one file from being faster, without judging it."),
     "problems": ("problems", "List the built-in problems, or show one."),
     "techniques": ("techniques", "List the techniques that can make a kernel faster, or show one."),
     "report": ("report", "Write the HTML report of a run."),

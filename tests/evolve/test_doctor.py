@@ -13,7 +13,9 @@ from support.runs import make_problem, make_run
 
 from db.archive import ProgramArchive
 from db.records import RunStatus
-from evolve.doctor import Finding, Status, examine_archive, is_profiling_restricted, probe_torch, shadows
+from evaluators.profiling.ncu import is_profiling_restricted
+from evolve import doctor
+from evolve.doctor import Finding, Status, examine_archive, probe_torch, shadows
 
 
 @pytest.fixture(scope="module")
@@ -75,6 +77,15 @@ def test_the_permission_for_counters_is_read_from_the_driver(
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert is_profiling_restricted(tmp_path / "params") is restricted
     assert is_profiling_restricted(tmp_path / "none") is False
+
+
+def test_who_may_not_read_counters_is_told_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "find_ncu", lambda: "/opt/ncu")
+    monkeypatch.setattr(doctor, "is_profiling_restricted", lambda: True)
+    finding = next(doctor._ncu(needed=True))
+    assert finding.status is Status.WARN and "ERR_NVGPUCTRPERM" in finding.found
+    for way in ("NVreg_RestrictProfilingToAdminUsers=0", "root", "CAP_SYS_ADMIN", "--cap-add", "developer.nvidia.com"):
+        assert way in finding.advice
 
 
 def test_a_truncated_archive_is_a_failure_with_advice(tmp_path: Path) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
+from db.profile import KernelKind
 from db.records import (
     Candidate,
     DeviceKind,
@@ -21,7 +23,9 @@ from db.records import (
 from evaluators.cuda import CudaEvaluator
 from evaluators.evaluator import Evaluator, EvaluatorSettings
 from evaluators.opening import open_evaluator
+from evaluators.problems import suite_problem
 from evaluators.profiling.ncu import find_ncu, is_profiling_restricted
+from evolve.profiling import profile_file
 
 pytestmark = [
     pytest.mark.gpu,
@@ -217,3 +221,17 @@ def test_programs_are_judged_while_others_are_profiled(evaluator: Evaluator) -> 
     assert all(v.is_correct for v in verdicts), [v.reason for v in verdicts]
     assert found[0].source == "ncu", found[0].note
     assert torch.cuda.mem_get_info()[0] > 0
+
+
+@pytest.mark.parametrize(("name", "kind"), [("cross_entropy", KernelKind.REDUCTION), ("matmul", KernelKind.MATMUL)])
+def test_the_command_profiles_a_program_of_the_suite(name: str, kind: KernelKind, tmp_path: Path) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(suite_problem(name).seeds[0])
+    start = time.perf_counter()
+    result = profile_file(file, name)
+    print(f"\n{name}: {time.perf_counter() - start:.1f} s: {result.report.limit} [{result.report.state.key}]")
+    assert result.profile.source == "ncu", result.profile.note
+    assert result.report.source == "ncu" and result.report.state.kernel_kind is kind
+    assert result.report.techniques and result.report.state.architecture.startswith("sm_")
+    if kind is KernelKind.MATMUL:
+        assert result.profile.tensor_pct is not None and result.profile.tensor_pct > 10

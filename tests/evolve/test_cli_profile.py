@@ -1,0 +1,100 @@
+"""`evolve profile`: modelled for real on the CPU, and what it prints of counters that an H200 gave."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from db.measures import classify
+from db.records import DeviceKind
+from evaluators.hardware import load_hardware
+from evaluators.problems import suite_problem
+from evaluators.profiling.diagnosis import diagnose
+from evaluators.profiling.report import read_report
+from evaluators.profiling.whole import combine
+from evolve.cli.main import main
+from evolve.cli.profile import _as_json, _print
+from evolve.profiling import ProfileResult
+
+SMALL = ("--device", "cpu", "--target", "h200", "--shape", "n_rows=512", "--shape", "n_cols=2048")
+DATA = Path(__file__).parents[1] / "data" / "ncu"
+
+
+def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    printed = capsys.readouterr()
+    return int(end.value.code or 0), printed.out, printed.err
+
+
+@pytest.fixture
+def seed(tmp_path: Path) -> str:
+    file = tmp_path / "seed.py"
+    file.write_text(suite_problem("softmax").seeds[0])
+    return str(file)
+
+
+@pytest.mark.slow
+def test_without_a_gpu_the_model_says_what_limits_a_program(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, "profile", seed, "--problem", "softmax", *SMALL)
+    assert code == 0, err
+    assert "the compiled kernels and the model, NVIDIA H200" in out
+    assert "memory_sol_pct" in out and "techniques that address this" in out and "/reduction/sm_90" in out
+    assert "kernels in launch order" not in out
+
+
+@pytest.mark.slow
+def test_json_has_profile_and_report(seed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out, err = call(capsys, "profile", seed, "-p", "softmax", *SMALL, "--json")
+    answer = json.loads(out)
+    assert answer["source"] == answer["report"]["source"] == answer["profile"]["source"] == "compiled", err
+    assert answer["profile"]["duration_us"] > 0 and answer["report"]["techniques"]
+
+
+@pytest.mark.slow
+def test_a_program_that_cannot_be_profiled_is_a_negative_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "program.py"
+    file.write_text("import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return y\n")
+    code, out, _ = call(capsys, "profile", str(file), "-p", "softmax", *SMALL)
+    assert code == 1 and "no profile: " in out and len(out) > len("no profile: \n")
+
+
+def test_a_file_that_is_not_there_ends_with_2_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "profile", "no-such-file.py", "-p", "softmax")
+    assert code == 2 and "give a file" in err
+
+
+@pytest.fixture
+def counted() -> ProfileResult:
+    kernels = read_report((DATA / "two_kernels_details.csv").read_text(), (DATA / "two_kernels_raw.csv").read_text())
+    profile = combine(kernels)
+    tier = classify(profile.compute_sol_pct, profile.memory_sol_pct)
+    report = diagnose(profile, "", (), "sm_90", tier)
+    hardware = load_hardware("h200")
+    return ProfileResult(
+        problem="two", device=DeviceKind.CUDA, hardware=hardware, profile=profile, report=report, n_configurations=3
+    )
+
+
+def test_counters_are_shown_kernel_by_kernel_beside_the_whole(
+    counted: ProfileResult, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _print(counted)
+    out = capsys.readouterr().out
+    assert "memory bound (counters of Nsight Compute, NVIDIA H200)" in out and "3 configurations" in out
+    lines = [line.split() for line in out[out.index("kernels in launch order") :].splitlines()]
+    rows = {line[0]: line[1:] for line in lines if line}
+    assert rows["sm"] == ["63.36", "21%", "28%", "80%", "3834", "70%", "38", "long_scoreboard"]
+    assert rows["mm"][:2] == ["244.4", "79%"] and rows["whole"][:2] == ["307.7", "100%"]
+    assert list(rows).index("sm") < list(rows).index("mm") < list(rows).index("whole")
+    assert "CPIStall" in out and "25%" in out
+
+
+def test_json_of_counters_keeps_every_kernel(counted: ProfileResult) -> None:
+    answer = json.loads(json.dumps(_as_json(counted), allow_nan=False))
+    assert [k["kernel"] for k in answer["profile"]["kernels"]] == ["sm", "mm"]
+    assert answer["report"]["state"]["primary"] == "cache_bandwidth"
