@@ -85,4 +85,6 @@ def _read_page(path: Path) -> str:
 def _tail(path: Path, n_bytes: int) -> str:
     if not path.exists():
         return ""
-    return path.read_bytes()[-n_bytes:].decode(errors="replace")
+    with open(path, "rb") as file:
+        file.seek(max(0, path.stat().st_size - n_bytes))
+        return file.read(n_bytes).decode(errors="replace")

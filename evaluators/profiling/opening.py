@@ -43,6 +43,5 @@ def open_profiler(problem: Problem, settings: EvaluatorSettings) -> Iterator[tup
     except torch.OutOfMemoryError as error:
         raise DeviceError(f"the problem does not fit on the GPU: {error}", "use smaller sizes: --shape") from error
     gpu = GpuLock(str(torch.cuda.get_device_properties(0).uuid))
-    with Zygote(interpret=False, preload=PRELOAD, limits=LIMITS) as zygote:
+    with contextlib.closing(sets), Zygote(interpret=False, preload=PRELOAD, limits=LIMITS) as zygote:
         yield Profiler(zygote, gpu, partial(shared_inputs, sets, settings.precision)), hardware
-    sets.close()

@@ -126,7 +126,7 @@ def _is_worth_another(answer: Answer) -> bool:
     was in the way."""
     if answer.complaint is None:
         return True
-    return not answer.complaint.is_lasting and any(outcome.is_fatal for outcome in answer.outcomes)
+    return not answer.complaint.is_lasting and any(outcome.is_fatal or outcome.error for outcome in answer.outcomes)
 
 
 def _settled(launches: tuple[KernelProfile, ...] | None, outcome: Outcome, known: Profile | None) -> Profile | None:

@@ -1,4 +1,4 @@
-"""Nsight Compute in the sandbox, on a GPU: a batch of softmaxes, one of which raises and one ends everything."""
+"""Nsight Compute in the sandbox, on a GPU: a batch of softmaxes, of which three fail in their own ways."""
 
 from __future__ import annotations
 
@@ -104,13 +104,16 @@ PROBLEM = Problem(
     ),
     seeds=(softmax(4),),
 )
-RAISES, ENDS = 4, 7
+RAISES, ENDS, POISONS = 4, 7, 10
+FAILING = (RAISES, ENDS, POISONS)
 SOURCES = [
     *(softmax(1), softmax(2), softmax(4), softmax(8)),
     softmax(8, "raise ValueError('not under a profiler')"),
     *(softmax(16), softmax(4, TWICE)),
     softmax(8, "__import__('os')._exit(7)"),
-    *(softmax(32), softmax(8), softmax(4)),
+    *(softmax(32), softmax(8)),
+    softmax(8, "softmax_rows[(1 << 20,)](x, x, 1 << 20, BLOCK=1024)"),
+    softmax(4),
 ]
 
 
@@ -151,7 +154,7 @@ def batch(evaluator: Evaluator) -> list[Profile]:
 
 
 def honest(batch: list[Profile]) -> list[Profile]:
-    return [profile for n, profile in enumerate(batch) if n not in (RAISES, ENDS)]
+    return [profile for n, profile in enumerate(batch) if n not in FAILING]
 
 
 def test_every_honest_program_of_a_batch_has_counters(batch: list[Profile]) -> None:
@@ -173,7 +176,7 @@ def test_figures_are_plausible(batch: list[Profile]) -> None:
 
 
 def test_each_program_has_its_own_kernels_in_launch_order(batch: list[Profile]) -> None:
-    single = [n for n in range(len(SOURCES)) if n not in (RAISES, ENDS, 6)]
+    single = [n for n in range(len(SOURCES)) if n not in (*FAILING, 6)]
     assert [[k.n_threads for k in batch[n].kernels] for n in single] == [
         *([32], [64], [128], [256], [512], [1024], [256], [128])
     ]
@@ -183,9 +186,10 @@ def test_each_program_has_its_own_kernels_in_launch_order(batch: list[Profile]) 
 
 
 def test_who_has_no_counters_keeps_the_profile_and_is_told_why(batch: list[Profile]) -> None:
-    assert batch[RAISES].source == batch[ENDS].source == "compiled"
+    assert [batch[n].source for n in FAILING] == ["compiled"] * 3
     assert batch[RAISES].memory_sol_pct == 11.0
     assert "not under a profiler" in batch[RAISES].note and "ended the process" in batch[ENDS].note
+    assert "illegal memory access" in batch[POISONS].note or "ended the process" in batch[POISONS].note
 
 
 def test_the_gpu_is_lent_for_less_than_two_seconds_a_program(evaluator: Evaluator) -> None:
