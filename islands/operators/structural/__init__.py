@@ -21,6 +21,7 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
     from islands.operators.structural.index_narrowing import IndexNarrowing
     from islands.operators.structural.keep_for_walk import KeepForWalk
     from islands.operators.structural.loop_flatten import LoopFlatten
+    from islands.operators.structural.loop_invariants import LoopInvariants
     from islands.operators.structural.loop_pipeline import LoopPipeline
     from islands.operators.structural.loop_unroll import LoopUnroll
     from islands.operators.structural.mask_elision import MaskElision
@@ -73,6 +74,7 @@ def structural_operators(precision: PrecisionClass = PrecisionClass.REFERENCE) -
         Reciprocal(),
         FastDivision(),
         LoopFlatten(),
+        LoopInvariants(),
         MaxRegisters(),
         Precision(relaxed=precision is PrecisionClass.RELAXED),
     ]

@@ -56,7 +56,7 @@ class Knob(NamedTuple):
 
 # Options of one call that change nothing about the result.
 LAUNCH_OPTIONS = {"num_warps": KnobKind.WARPS, "num_stages": KnobKind.STAGES, "maxnreg": KnobKind.REGISTERS}
-LOOP_OPTIONS = ("num_stages", "loop_unroll_factor", "flatten", "warp_specialize")
+LOOP_OPTIONS = ("num_stages", "loop_unroll_factor", "flatten", "warp_specialize", "disable_licm")
 CALL_OPTIONS = {
     "load": ("eviction_policy", "cache_modifier"),
     "store": ("eviction_policy", "cache_modifier"),

@@ -18,9 +18,10 @@ TECHNIQUES = [operator for operator in default_operators() if operator.n_parents
 SOURCES = kernel_sources()
 KERNELS_WANTED = 3
 KERNELS_TRIED = 4
-# sizes that are multiples of 16 leave alignment nothing to say; on a loop nest or a constant the first draw may miss
+# sizes that are multiples of 16 leave alignment nothing to say; on a loop nest or a constant the first draw may miss,
+# and not every loop has something that the compiler would move
 ODD_SIZES = ("alignment_hints",)
-TRIES = {"loop_flatten": 2, "host_constant": 2, "max_registers": 2}
+TRIES = {"loop_flatten": 2, "host_constant": 2, "max_registers": 2, "loop_invariants": 1}
 
 
 class Trial:

@@ -59,6 +59,13 @@ def test_the_tile_and_the_warps_follow() -> None:
     assert "BLOCK_M = 64" in proposal and "num_warps=4" in proposal
 
 
+def test_a_tile_that_comes_in_by_pointers_beside_a_descriptor() -> None:
+    source = SOURCES["tma_product"].replace(
+        "b_desc.load([k, column])", "tl.load(c_ptr + k + tl.zeros((BK, BN), tl.int32))"
+    )
+    assert proposal_of(source) is None and proposal_of(source, "nvidia-b200") is not None
+
+
 def test_float32_products_that_say_so_are_left_alone() -> None:
     source = SOURCES["tma_product"].replace("tl.dot(a, b, total)", 'tl.dot(a, b, total, input_precision="ieee")')
     assert proposal_of(source) is None
