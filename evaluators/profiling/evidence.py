@@ -8,6 +8,7 @@ from typing import NamedTuple
 from db.measures import Tier
 from db.profile import Bottleneck, Evidence, Profile
 from evaluators.profiling.scores import Facts
+from evaluators.profiling.thresholds import FEW_WARPS
 
 N_STALLS = 3
 
@@ -98,8 +99,9 @@ def _cache(facts: Facts) -> str:
 def _memory_latency(facts: Facts) -> str:
     profile = facts.profile
     warps = profile.achieved_occupancy if profile.achieved_occupancy is not None else profile.occupancy
-    beside = f", and {100 * warps:.0f}% of the warps are too few to cover for them" if warps is not None else ""
-    return f"warps wait for their loads{beside}" if warps is not None and warps < 0.5 else "warps wait for their loads"
+    if warps is None or warps >= FEW_WARPS:
+        return "warps wait for their loads"
+    return f"warps wait for their loads, and {100 * warps:.0f}% of the warps are too few to cover for them"
 
 
 def _tensor(facts: Facts) -> str:

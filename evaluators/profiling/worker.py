@@ -27,6 +27,7 @@ from evaluators.profiling import progress
 from evaluators.sandbox.candidate import build, load_candidate
 
 Program = Callable[..., Any]
+PATIENCE_S = 3600.0  # for the GPU's lock; the deadline of the job ends it sooner
 
 
 class OutOfTime(Exception):  # noqa: N818  the program's fault, told like any other of its exceptions
@@ -124,15 +125,10 @@ def main() -> None:
     with torch.no_grad():
         worker.load()
         (folder / progress.READY).touch()
-        if not progress.wait_for(folder / progress.GO, time.monotonic() + worker_patience_s(), lambda: False):
+        if not progress.wait_for(folder / progress.GO, time.monotonic() + PATIENCE_S, lambda: False):
             sys.exit("nobody let it use the GPU")
         worker.measure()
     (folder / progress.DONE).touch()
-
-
-def worker_patience_s() -> float:
-    """How long the GPU's lock is waited for; the job's own deadline ends it sooner."""
-    return 3600.0
 
 
 if __name__ == "__main__":

@@ -7,14 +7,18 @@ from collections.abc import Iterator
 import pytest
 
 from db.errors import SeedError
-from db.records import Candidate, DeviceKind, Gate, LatencyKind, Lineage, Outcome, Problem, Verdict
+from db.records import Candidate, DeviceKind, Gate, LatencyKind, Lineage, Outcome, Problem, Profile, Verdict
 from evaluators.evaluator import Evaluator, EvaluatorSettings
 from evaluators.opening import open_evaluator
 from evaluators.problems import load_problem
 
 
 def judge(evaluator: Evaluator, problem: Problem, source: str, name: str = "0") -> Verdict:
-    candidate = Candidate(
+    return evaluator.judge(candidate_of(problem, source, name))
+
+
+def candidate_of(problem: Problem, source: str, name: str = "0") -> Candidate:
+    return Candidate(
         candidate_id=f"t-0-{name}",
         run_id="t",
         problem_id=problem.problem_id,
@@ -23,7 +27,6 @@ def judge(evaluator: Evaluator, problem: Problem, source: str, name: str = "0") 
         entry_point=problem.entry_point,
         lineage=Lineage(operator="seed"),
     )
-    return evaluator.judge(candidate)
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,15 @@ def test_the_seed_equals_its_baseline_and_does_not_replace_it(evaluator: Evaluat
     assert verdict.captures[0].launches[0].traffic is not None and verdict.tier is not None
     assert verdict.error_ratio is not None and verdict.error_ratio < 10
     assert {"prepare", "correctness", "model"} <= set(verdict.seconds)
+
+
+def test_its_profile_is_the_models_unless_a_verdict_has_one(evaluator: Evaluator, problem: Problem) -> None:
+    candidates = [candidate_of(problem, problem.seeds[0]), candidate_of(problem, "x = 1")]
+    known = Profile(source="compiled", memory_sol_pct=12.0)
+    first, second = evaluator.profile(candidates, [known])
+    assert first == known and second.source == "none" and "ModelNew" in second.note
+    modelled = evaluator.profile(candidates[:1])[0]
+    assert modelled.source == "compiled" and modelled.duration_us == evaluator.baseline.device_us
 
 
 def test_a_larger_tile_is_another_program_with_another_latency(evaluator: Evaluator, problem: Problem) -> None:

@@ -194,10 +194,12 @@ def test_every_profile_gets_one_sentence_and_a_state_that_can_be_kept(compute: i
 def test_a_diagnosis_costs_less_than_three_milliseconds():
     source = load_problem("group_norm").seeds[0]
     diagnosed(Profile(source="compiled"), source)  # reads the catalogue
-    start = time.perf_counter()
+    took = []
     for n in range(20):
+        start = time.process_time()
         diagnosed(Profile(source="compiled", memory_sol_pct=50.0), f"{source}\n# {n}")
-    assert (time.perf_counter() - start) / 20 < 0.01  # a busy machine may take three times as long
+        took.append(time.process_time() - start)
+    assert min(took) < 0.003
 
 
 def test_architectures_are_named_as_compilers_do():
