@@ -67,7 +67,7 @@ def _is_wide(program: Program, launch: Launch, tensors: tuple[str, ...]) -> str:
     """Whether an offset of one of the tensors needs 64 bits, as an expression for where the launch stands."""
     given = "".join(f"{program.text(launch.arguments[name].value)}, " for name in tensors)
     last = "sum((n - 1) * s for n, s in zip(t.shape, t.stride()))"
-    return f"max({last} for t in ({given.strip()})) >= {_LIMIT}"
+    return f"max(({last} for t in ({given.strip()}) if t is not None), default=0) >= {_LIMIT}"
 
 
 def _site(program: Program, kernel: Scope) -> WideSite | None:
@@ -81,16 +81,9 @@ def _site(program: Program, kernel: Scope) -> WideSite | None:
     reached = [access for access in accesses_of(program, kernel) if flow.reaches(access)]
     tensors = tuple(dict.fromkeys(access.tensor for access in reached))
     launches = program.launches_of(kernel)
-    if not tensors or not all(_is_tensor(launch, name) for launch in launches for name in tensors):
+    if not tensors or not all(name in launch.arguments for launch in launches for name in tensors):
         return None
     return WideSite(kernel.name, tuple(dtype for _, _, dtype in casts), tensors)
-
-
-def _is_tensor(launch: Launch, name: str) -> bool:
-    """Whether a launch passes something for a parameter that is a tensor whatever the inputs are."""
-    arg = launch.arguments.get(name)
-    plain = isinstance(arg.value, cst.Name | cst.Attribute | cst.Subscript | cst.Call) if arg is not None else False
-    return plain and not (arg is not None and isinstance(arg.value, cst.Name) and arg.value.value == "None")
 
 
 def _casts(program: Program, kernel: Scope) -> list[tuple[cst.Call, cst.CSTNode, cst.BaseExpression]]:
