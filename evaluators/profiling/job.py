@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -36,7 +38,8 @@ def run_ncu(channel: Channel, payload: dict[str, Any]) -> None:
         channel.send({"stage": "ready"})
         channel.receive()
         (folder / progress.GO).touch()
-        _wait(process, folder / progress.DONE, payload["measure_s"])
+        if not _wait(process, folder / progress.DONE, payload["measure_s"]):
+            _stop_worker(folder / progress.READY)
     channel.send({"stage": "measured"})
     is_late = _end(process, payload["write_s"])
     channel.send({"stage": "report", "is_late": is_late, **_report(folder, payload["ncu"], payload["write_s"])})
@@ -44,6 +47,12 @@ def run_ncu(channel: Channel, payload: dict[str, Any]) -> None:
 
 def _wait(process: subprocess.Popen[bytes], path: Path, seconds: float) -> bool:
     return progress.wait_for(path, time.monotonic() + seconds, lambda: process.poll() is not None)
+
+
+def _stop_worker(pid_file: Path) -> None:
+    """Kill the worker, so that nobody uses the GPU when its lock is given back; ncu writes what it has until then."""
+    with contextlib.suppress(OSError, ValueError):
+        os.kill(int(pid_file.read_text()), signal.SIGKILL)
 
 
 def _end(process: subprocess.Popen[bytes], seconds: float) -> bool:

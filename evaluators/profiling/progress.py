@@ -1,8 +1,8 @@
 """What the process under ncu and the job that started it tell each other: files in their workspace.
 
-The worker loads its programs and makes the file `ready`; the job answers with `go` once the judge holds the GPU's
-lock; the worker measures and makes `done`. What it does with which program is a line of `progress`, so that a program
-that takes the process with it is known by name.
+The worker loads its programs and makes the file `ready`, with its process id in it; the job answers with `go` once the
+judge holds the GPU's lock; the worker measures and makes `done`. What it does with which program is a line of
+`progress`, so that a program that takes the process with it is known by name.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ the gates: one that raises is left out; one that ends the process is seen from `
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -124,7 +125,7 @@ def main() -> None:
     worker = Worker(folder, json.loads((folder / progress.BATCH).read_text()))
     with torch.no_grad():
         worker.load()
-        (folder / progress.READY).touch()
+        (folder / progress.READY).write_text(str(os.getpid()))
         if not progress.wait_for(folder / progress.GO, time.monotonic() + PATIENCE_S, lambda: False):
             sys.exit("nobody let it use the GPU")
         worker.measure()

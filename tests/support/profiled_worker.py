@@ -25,7 +25,7 @@ def main() -> None:
         if "load-die" in words:
             os._exit(3)
         progress.note(FOLDER, n, "loaded")
-    (FOLDER / progress.READY).touch()
+    (FOLDER / progress.READY).write_text(str(os.getpid()))
     assert progress.wait_for(FOLDER / progress.GO, time.monotonic() + 60, lambda: False)
     launches: list[str] = []
     for n, words in enumerate(sources):
