@@ -70,7 +70,8 @@ class Search:
         for evaluation in judged:
             self._meter.count(evaluation, is_new=False)
         for index, island in enumerate(self._islands):
-            await answer(island.restore.remote([e for e in judged if e.candidate.island == index]))
+            own = [e for e in judged if e.candidate.island == index]
+            await answer(island.restore.remote(own, _parents_abroad(own, judged)))
 
     async def seed(self, seeds: Sequence[Seed]) -> None:
         """Judge the first programs on the first island, and give them to all. Raises SeedError if none is correct."""
@@ -196,6 +197,13 @@ class Search:
                 elites = await answer(self._islands[donor].elites.remote(N_RESEEDED))
                 n_migrants = await answer(self._islands[island.island].reseed.remote(elites))
                 self._on_event(Migrated(source=donor, target=island.island, n_migrants=n_migrants))
+
+
+def _parents_abroad(own: Sequence[Evaluation], judged: Sequence[Evaluation]) -> list[Evaluation]:
+    """The correct programs of other islands that came as migrants and bred, each once."""
+    wanted = {parent for e in own for parent in e.candidate.lineage.parents} - {e.verdict.program_id for e in own}
+    found = {e.verdict.program_id: e for e in reversed(judged) if e.verdict.program_id in wanted}
+    return [e for e in found.values() if e.verdict.is_correct]
 
 
 def _no_seed_works(evaluation: Evaluation) -> SeedError:

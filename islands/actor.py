@@ -64,8 +64,8 @@ class IslandActor:
     def reprofile(self, verdicts: Sequence[Verdict]) -> int:
         return self._island.reprofile(verdicts)
 
-    def restore(self, evaluations: Sequence[Evaluation]) -> None:
-        self._island.restore(evaluations)
+    def restore(self, evaluations: Sequence[Evaluation], migrants: Sequence[Evaluation] = ()) -> None:
+        self._island.restore(evaluations, migrants)
 
     def emigrate(self, n: int | None = None) -> list[Evaluation]:
         """The next `n` migrants; without `n`, those of the settings if `migration_interval` tells have passed."""

@@ -109,11 +109,14 @@ class Island:
         self._progress.note(self._grid.best if self._grid else None)
         return n_held
 
-    def restore(self, evaluations: Sequence[Evaluation]) -> None:
+    def restore(self, evaluations: Sequence[Evaluation], migrants: Sequence[Evaluation] = ()) -> None:
         """Takes in what an archive holds of this island, in the order of insertion. For resuming, before any ask.
 
-        What was in flight when the run ended may be proposed again, under a new id.
+        What was in flight when the run ended may be proposed again, under a new id. `migrants` are programs of other
+        islands that some of these were made from: what a child gained is known only beside its parent.
         """
+        for migrant in migrants:
+            self._note_standing(Occupant(migrant.candidate, migrant.verdict))
         for evaluation in evaluations:
             candidate, program_id = evaluation.candidate, evaluation.verdict.program_id
             self._in_flight[candidate.candidate_id] = candidate
@@ -144,7 +147,7 @@ class Island:
         if proposal is None or is_known or not self._strategy.accepts(draw, proposal, self._rng):
             self._strategy.wasted(draw, applies=proposal is not None)
             return None
-        candidate = self._admit(proposal.source, program_id, _lineage_of(draw, proposal, self._strategy))
+        candidate = self._admit(proposal.source, program_id, _lineage_of(draw, proposal, self._strategy.expects(draw)))
         self._strategy.asked(candidate.candidate_id, draw.arm, draw.parent_ids)
         return candidate
 
@@ -321,7 +324,7 @@ class Island:
 
     def _add(self, occupant: Occupant) -> AddStatus:
         """Offers a correct program to the grid, which the first comparable one makes."""
-        self._standings[occupant.program_id] = Standing.of(occupant.verdict, occupant.candidate.lineage.technique)
+        self._note_standing(occupant)
         if not self._is_comparable(occupant.verdict):
             if self._grid is None:
                 self._strays.append(occupant)
@@ -330,6 +333,10 @@ class Island:
             self._grid = EliteGrid(GridKey.of(occupant.verdict))
             self._strays.clear()
         return self._grid.add(occupant)
+
+    def _note_standing(self, occupant: Occupant) -> None:
+        technique = occupant.candidate.lineage.technique
+        self._standings[occupant.program_id] = Standing.of(occupant.verdict, technique)
 
     def _count(self, lineage: Lineage, verdict: Verdict, trial: Trial) -> None:
         name = lineage.technique or lineage.operator
@@ -363,8 +370,7 @@ class _Progress:
             self.n_idle = 0
 
 
-def _lineage_of(draw: Draw, proposal: Proposal, strategy: Strategy) -> Lineage:
-    expected = strategy.expects(draw, proposal)
+def _lineage_of(draw: Draw, proposal: Proposal, expected: Expectation) -> Lineage:
     return Lineage(
         operator=draw.operator.name,
         technique=proposal.technique,

@@ -56,10 +56,13 @@ class KnowledgeBase:
         welcome = [name for name in open_ones if not self.avoids(name, situation.state)] or open_ones
         return max(welcome, key=lambda name: self._sampled(name, situation, rng))
 
-    def predict(self, situation: Situation, technique: str, move: str = "") -> float:
-        """Octaves that an attempt should gain, failures and losses counted as nothing."""
+    def predict(self, situation: Situation, technique: str) -> float:
+        """Octaves that an attempt should gain, failures and losses counted as nothing.
+
+        The move is left out: predicting ten problems on an H200 from each other, moves made predictions worse.
+        """
         self._begin(situation)
-        mean = self._ledger.belief(technique, situation.state, move).mean
+        mean = self._ledger.belief(technique, situation.state).mean
         return mean * self._factor(technique, situation.previous)
 
     def weigh(self, situation: Situation, technique: str, move: str, rng: random.Random) -> float:

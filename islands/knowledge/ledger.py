@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 
 from db.knowledge import TechniqueEvidence
+from db.profile import PerformanceState
 from db.records import LatencyKind
+from db.techniques import techniques_for
 from islands.bandit import PRIOR
 from islands.knowledge.situation import Attempt, PriorKnowledge, levels_of
-from islands.knowledge.tally import PSEUDO_TRIES, Belief, Counts, Tally, counts_of
+from islands.knowledge.tally import Belief, Counts, Tally, counts_of
 from islands.settings import KnowledgeSettings
 
 DAY_S = 86400.0
@@ -16,7 +19,16 @@ DAY_S = 86400.0
 OPERATOR_TRIES = 2.0
 """How many tries the operators' own priors are worth."""
 
+LEVEL_TRIES = 8.0
+MOVE_TRIES = 16.0
 PAIR_TRIES = 8.0
+"""How many imagined tries a wider group stands for in a narrower one, a technique in each of its moves, and in each of
+those that it comes right after. Chosen by predicting each of ten problems on an H200 from the nine others."""
+
+N_ADVISED = 8
+ADVICE = 1.5
+"""How many techniques of the catalogue are advised in a state, and how much likelier each is taken to improve there."""
+
 PAIR_LIMITS = (0.5, 2.0)
 """What the technique before may change about the next one: at most a factor of two."""
 
@@ -24,7 +36,8 @@ Key = tuple[str, ...]
 
 
 class Ledger:
-    """Keeps two books: of earlier runs, weighed and capped once, and of this run, which fades.
+    """Keeps two books: of earlier runs, weighed and capped once, and of this run, where older attempts fade: what paid
+    once is soon done.
 
     A tally is that of a technique in a group of states, (technique, level); of one of its moves there, (technique,
     level, move); or of a technique right after another, (technique, "", "", previous).
@@ -36,8 +49,7 @@ class Ledger:
         self._settings = settings
         self._before: dict[Key, Tally] = {}
         self._here: dict[Key, Tally] = {}
-        self._n_told = 0
-        self._beliefs: dict[Key, Belief] = {}  # until the next verdict
+        self._beliefs: dict[str, dict[Key, Belief]] = {}  # by technique, until its next verdict
         self._moved: set[tuple[str, str]] = set()  # techniques and levels of which any move is known
         self.states: set[str] = set()
 
@@ -49,7 +61,9 @@ class Ledger:
         for evidence in prior.evidence:
             if evidence.latency_kind == latency_kind:
                 counts = _weighed(evidence, self._weight_of(evidence, hardware_id, prior.at_s))
-                self._enter(self._before, evidence.technique, evidence.state, evidence.move, evidence.previous, counts)
+                self.states.update((evidence.state,) if evidence.state else ())
+                for key in self._keys(evidence.technique, evidence.state, evidence.move, evidence.previous):
+                    self._before.setdefault(key, Tally()).add(counts)
                 counted.append((evidence, counts))
         for tally in self._before.values():
             tally.cap(self._settings.most_tries)
@@ -57,20 +71,11 @@ class Ledger:
 
     def enter(self, attempt: Attempt) -> None:
         """Books an attempt of this run."""
-        self._n_told += 1
-        self._beliefs.clear()
-        state, previous = attempt.situation.state, attempt.situation.previous
-        self._enter(self._here, attempt.technique, state, attempt.move, previous, counts_of(attempt.octaves))
-
-    def _enter(
-        self, book: dict[Key, Tally], technique: str, state: str, move: str, previous: str, counts: Counts
-    ) -> None:
-        self.states.update((state,) if state else ())
-        for key in self._keys(technique, state, move, previous):
-            if key not in book:
-                book[key] = Tally()
-            book[key].fade(self._n_told, self._settings.fading)
-            book[key].add(counts)
+        self._beliefs.pop(attempt.technique, None)
+        situation = attempt.situation
+        self.states.update((situation.state,) if situation.state else ())
+        for key in self._keys(attempt.technique, situation.state, attempt.move, situation.previous):
+            self._here.setdefault(key, Tally()).add(counts_of(attempt.octaves), self._settings.fading)
 
     def _keys(self, technique: str, state: str, move: str, previous: str) -> Iterator[Key]:
         for level in levels_of(state):
@@ -93,41 +98,43 @@ class Ledger:
 
     def belief(self, technique: str, state: str, move: str = "") -> Belief:
         """What a technique should gain in a state, or one of its moves: from everything down to the state itself."""
-        key = (technique, state, move)
-        if key not in self._beliefs:
-            self._beliefs[key] = self._move(*key) if move else self._technique(technique, state)
-        return self._beliefs[key]
+        known = self._beliefs.setdefault(technique, {})
+        if (state, move) not in known:
+            found = self._move(technique, state, move) if move else self._technique(technique, state)
+            known[state, move] = found
+        return known[state, move]
 
     def pair_factor(self, previous: str, technique: str) -> float:
         """What it changes about a technique that another one came right before it."""
-        key = (technique, "", "", previous)
         overall = self.belief(technique, "")
-        if key not in self._beliefs:
-            self._beliefs[key] = self._narrowed(overall, key, PAIR_TRIES)
+        known = self._beliefs[technique]
+        key = (technique, "", "", previous)
+        if key not in known:
+            known[key] = self._narrowed(overall, key, PAIR_TRIES)
         low, high = PAIR_LIMITS
-        return min(max(self._beliefs[key].mean / overall.mean, low), high)
+        return min(max(known[key].mean / overall.mean, low), high)
 
     def knows_moves(self, technique: str, state: str) -> bool:
         """Whether any move of a technique was ever seen in anything like this state."""
         return any((technique, level) in self._moved for level in _move_levels(state))
 
     def _technique(self, technique: str, state: str) -> Belief:
-        belief, tries = Belief.prior(self._priors.get(technique, PRIOR), OPERATOR_TRIES), OPERATOR_TRIES
-        for level in levels_of(state):
-            belief, tries = self._narrowed(belief, (technique, level), tries), PSEUDO_TRIES
+        belief = Belief.prior(self._priors.get(technique, PRIOR), OPERATOR_TRIES)
+        belief = self._narrowed(belief, (technique, ""), OPERATOR_TRIES)
+        if technique in advised_in(state):
+            belief = belief.likelier(ADVICE)
+        for level in levels_of(state)[1:]:
+            belief = self._narrowed(belief, (technique, level), LEVEL_TRIES)
         return belief
 
     def _move(self, technique: str, state: str, move: str) -> Belief:
         belief = self.belief(technique, state)
         for level in _move_levels(state):
-            belief = self._narrowed(belief, (technique, level, move), PSEUDO_TRIES)
+            belief = self._narrowed(belief, (technique, level, move), MOVE_TRIES)
         return belief
 
     def _narrowed(self, belief: Belief, key: Key, tries: float) -> Belief:
-        before, here = self._before.get(key), self._here.get(key)
-        if here is not None:
-            here.fade(self._n_told, self._settings.fading)
-        return belief.narrowed(before, here, tries)
+        return belief.narrowed(self._before.get(key), self._here.get(key), tries)
 
 
 Counted = tuple[TechniqueEvidence, Counts]
@@ -136,6 +143,17 @@ Counted = tuple[TechniqueEvidence, Counts]
 def _weighed(evidence: TechniqueEvidence, weight: float) -> Counts:
     counts = (evidence.n_tried, evidence.n_kept, evidence.n_improved, evidence.gained_octaves)
     return Counts(*(weight * count for count in counts))
+
+
+@lru_cache(maxsize=1024)
+def advised_in(state: str) -> frozenset[str]:
+    """What the catalogue advises in a state; nothing for a key that it does not know."""
+    try:
+        known = PerformanceState.parse(state)
+    except ValueError:
+        return frozenset()
+    names = techniques_for(known.primary, known.secondary, known.limiter, known.kernel_kind)
+    return frozenset(names[:N_ADVISED])
 
 
 def _move_levels(state: str) -> tuple[str, ...]:

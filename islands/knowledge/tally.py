@@ -12,11 +12,8 @@ from typing import NamedTuple
 
 from db.knowledge import IMPROVED_OCTAVES, KEPT_OCTAVES, MOST_OCTAVES
 
-WORTH_OCTAVES = 0.15
-"""What an improvement is worth before anything is known: 10% of latency."""
-
-PSEUDO_TRIES = 4.0
-"""Imagined attempts that a wider group stands for in a narrower one."""
+WORTH_OCTAVES = 0.2
+"""What an improvement is worth before anything is known: 13% of latency."""
 
 PSEUDO_WINS = 2.0
 """Imagined improvements, likewise, for what an improvement is worth."""
@@ -43,25 +40,21 @@ def counts_of(octaves: float | None) -> Counts:
 
 
 class Tally:
-    """Weighted counts. Those of this run fade by `fading` with every verdict, because what paid once soon is done."""
+    """Weighted counts."""
 
-    __slots__ = ("at", "gained", "improved", "kept", "tried")
+    __slots__ = ("gained", "improved", "kept", "tried")
 
     def __init__(self) -> None:
         self.tried = self.kept = self.improved = self.gained = 0.0
-        self.at = 0  # number of the verdict up to which it has faded
 
-    def add(self, counts: Counts) -> None:
+    def add(self, counts: Counts, fading: float = 1.0) -> None:
+        """Adds attempts; what was counted before keeps a share `fading` of its weight."""
+        if fading < 1.0:
+            self._scale(fading)
         self.tried += counts.tried
         self.kept += counts.kept
         self.improved += counts.improved
         self.gained += counts.gained
-
-    def fade(self, at: int, fading: float) -> None:
-        """Counts for less by the verdicts since it last did."""
-        if at > self.at:
-            self._scale(fading ** (at - self.at))
-            self.at = at
 
     def cap(self, most: float) -> None:
         """Counts for at most so many attempts: what was learnt elsewhere must not outvote what is seen here."""
@@ -97,9 +90,15 @@ class Belief(NamedTuple):
         """Octaves."""
         return self.chance * self.worth
 
+    def likelier(self, factor: float) -> Belief:
+        """This belief with another chance to improve."""
+        total = self.wins + self.losses
+        chance = min(factor * self.chance, MOST_CHANCE)
+        return self._replace(wins=total * chance, losses=total * (1 - chance))
+
     def narrowed(self, before: Tally | None, here: Tally | None, tries: float) -> Belief:
         """This belief, held as firmly as so many tries, as the prior of what was counted in a narrower group."""
-        chance = self.wins / (self.wins + self.losses)
+        chance = self.chance
         wins, losses, worth, n_worth = tries * chance, tries * (1 - chance), self.worth * PSEUDO_WINS, PSEUDO_WINS
         for tally in (before, here):
             if tally is not None:

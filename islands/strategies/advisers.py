@@ -49,8 +49,8 @@ class Adviser(ABC):
         """Whether a proposal may be made now."""
         return True
 
-    def expects(self, draw: Draw, proposal: Proposal) -> Expectation:  # noqa: ARG002
-        """What should come of a proposal."""
+    def expects(self, draw: Draw) -> Expectation:  # noqa: ARG002
+        """What should come of a draw."""
         return Expectation()
 
     def summary(self) -> KnowledgeSummary | None:
@@ -115,10 +115,9 @@ class KnowledgeAdviser(Adviser):
     def accepts(self, draw: Draw, proposal: Proposal) -> bool:
         return not self._knowledge.excludes(direction_of(draw.arm, proposal.detail))
 
-    def expects(self, draw: Draw, proposal: Proposal) -> Expectation:
+    def expects(self, draw: Draw) -> Expectation:
         situation = situation_of(draw.parents[0])
-        move = move_of(proposal.technique, proposal.detail)
-        return Expectation(situation.state, self._knowledge.predict(situation, draw.arm, move))
+        return Expectation(situation.state, self._knowledge.predict(situation, draw.arm))
 
     def summary(self) -> KnowledgeSummary | None:
         return self._knowledge.summary()

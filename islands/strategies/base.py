@@ -115,8 +115,8 @@ class Strategy(ABC):
         """The program of a draw, new or not; None when the operator does not apply to these parents."""
         return draw.operator.propose([parent.as_parent() for parent in draw.parents], rng)
 
-    def expects(self, draw: Draw, proposal: Proposal) -> Expectation:  # noqa: ARG002
-        """What should come of a proposal."""
+    def expects(self, draw: Draw) -> Expectation:  # noqa: ARG002 - for subclasses
+        """What should come of a draw."""
         return Expectation()
 
     def accepts(self, draw: Draw, proposal: Proposal, rng: random.Random) -> bool:  # noqa: ARG002 - for subclasses

@@ -89,8 +89,8 @@ class MapElites(Strategy):
     def propose(self, draw: Draw, is_new: Callable[[Proposal], bool], rng: random.Random) -> Proposal | None:
         return self._adviser.best_of(draw, lambda: super(MapElites, self).propose(draw, is_new, rng), is_new, rng)
 
-    def expects(self, draw: Draw, proposal: Proposal) -> Expectation:
-        return self._adviser.expects(draw, proposal)
+    def expects(self, draw: Draw) -> Expectation:
+        return self._adviser.expects(draw)
 
     def asked(self, candidate_id: str, arm: str, parents: tuple[str, ...]) -> None:
         super().asked(candidate_id, arm, parents)

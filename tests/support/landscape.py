@@ -16,6 +16,7 @@ from functools import cache
 
 from db.hashing import program_id_of
 from db.measures import Tier
+from db.profile import Bottleneck, BottleneckReport, KernelKind, PerformanceState
 from db.records import (
     Candidate,
     EntryPoint,
@@ -116,10 +117,14 @@ def operators() -> list[Operator]:
 
 @dataclass
 class Landscape:
-    """A judge for one made-up problem. Instances differ in the length of a row and in what each knob is worth."""
+    """A judge for one made-up problem. Instances differ in the length of a row and in what each knob is worth.
+
+    A landscape that `explains` says with each verdict which part of the cost function costs most.
+    """
 
     instance: int = 0
     noise: float = 0.0
+    explains: bool = False
     n_cols: int = field(init=False)
     ideal_load: float = field(init=False)  # elements a thread
     gains: dict[tuple[str, int], float] = field(init=False)
@@ -162,7 +167,26 @@ class Landscape:
         latency_us = self.latency_us(candidate.source)
         if latency_us is None:
             return failed(candidate)
+        if self.explains:
+            changes = {"bottleneck": self.report(candidate.source), **changes}
         return correct(candidate, latency_us * math.exp(self._rng.gauss(0, self.noise)), **changes)
+
+    def report(self, source: str) -> BottleneckReport:
+        """What limits a program: the part of `latency_us` that costs most."""
+        k = read(source)
+        is_looping = self.n_cols > k["BLOCK"]
+        load = k["BLOCK"] * k["ROWS"] / (32 * k["WARPS"])
+        fit = self.sharpness * math.log2(load / self.ideal_load) ** 2
+        costs = {
+            Bottleneck.DRAM_BANDWIDTH: math.log(1.9) if is_looping and not k["ONLINE"] else 0.02,
+            Bottleneck.MEMORY_LATENCY: self.overlap * abs(k["STAGES"] - self.best_stages) if is_looping else 0.0,
+            Bottleneck.SPILLS: fit if load > self.ideal_load else 0.0,
+            Bottleneck.PARALLELISM: fit if load <= self.ideal_load else 0.0,
+        }
+        first, second, *_ = sorted(costs, key=lambda bottleneck: -costs[bottleneck])
+        kind = KernelKind.REDUCTION if is_looping else KernelKind.ROW
+        state = PerformanceState(primary=first, secondary=second, kernel_kind=kind, architecture="sm_90")
+        return BottleneckReport(tier=Tier.MEMORY_BOUND, source="compiled", state=state, limit=f"limited by {first}")
 
 
 @cache
@@ -180,6 +204,7 @@ def correct(
     precision: PrecisionClass = PrecisionClass.REFERENCE,
     hardware_id: str = HARDWARE,
     memory_sol_pct: float = 70.0,
+    bottleneck: BottleneckReport | None = None,
 ) -> Verdict:
     """A verdict that says: right, and this fast."""
     latency = Latency(
@@ -200,6 +225,7 @@ def correct(
         latency=latency,
         tier=tier,
         profile=Profile(source="compiled", memory_sol_pct=memory_sol_pct),
+        bottleneck=bottleneck,
     )
 
 
