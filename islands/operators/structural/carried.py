@@ -171,6 +171,8 @@ class _Reader:
         kind, value = self._joined(name, statements[0], is_rescaled=index is not None)
         if value is None or name in names_in(value) - ({name} if self._is_product(value) else set()):
             return None
+        if running is not None and index is None and names_in(value) & self._below(running):
+            return None
         allowed = sum(self._n_reads(b.statement, name) for b in self.bound[name])
         return self._checked(Accumulator(name, kind, Initial("", (), False), self._is_product(value), index), allowed)
 
@@ -226,11 +228,30 @@ class _Reader:
         operands = operands_of(self.program, value) if value is not None else []
         if not any(kind == "max" and isinstance(one, cst.Name) and one.value == top for kind, one, _ in operands):
             return None
+        inside = [
+            n for n in reads_of(self.program, self.kernel, new) if self.start <= self.program.span(n).start < self.end
+        ]
+        if any(n is not assigned[1] and not self._is_exponent(n) for n in inside):
+            return None
         calls = [c for c in self.kernel.all(cst.Call) if self._is_factor(c, top, new)]
         powers = {self.program.text(c.func) for c in calls}
         named = {n: self._only_value(n) for n in self.bound}
         factors = {n for n, v in named.items() if isinstance(v, cst.Call) and self._is_factor(v, top, new)}
         return _Running(top, new, powers.pop(), frozenset(factors)) if len(powers) == 1 else None
+
+    def _below(self, running: _Running) -> set[str]:
+        """The names of the loop whose value depends on how high the maximum is by then."""
+        found = {running.top, running.new}
+        while True:
+            more = {n for n, group in self.bound.items() if n not in found and any(b.sources & found for b in group)}
+            if not more:
+                return found
+            found |= more
+
+    def _is_exponent(self, node: cst.CSTNode) -> bool:
+        """Whether an expression stands inside `tl.exp(...)`."""
+        around = (a for a in self.program.ancestors(node) if isinstance(a, cst.Call))
+        return any(is_power(self.program, call) for call in around)
 
     def _only_value(self, name: str) -> cst.BaseExpression | None:
         found: list[Binding] = self.bound.get(name, [])

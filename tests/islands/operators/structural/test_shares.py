@@ -142,6 +142,33 @@ def test_does_not_apply_where_shares_cannot_be_joined(change: str) -> None:
     assert len(share_sites(whole)) == 1 and share_sites(program) == []
 
 
+# sums that depend on how high a running maximum is by then, in a kernel that can be shared out
+BELOW_A_MAXIMUM = {
+    "not at all": ("", True),
+    "of exponentials that are not rescaled": ("        count += tl.sum(p, 1)\n", False),
+    "of the maximum itself": ("        count += m_new\n", False),
+    "of something else": ("        count += tl.sum(s, 1)\n", True),
+}
+
+
+@pytest.mark.parametrize("change", BELOW_A_MAXIMUM)
+def test_sums_below_a_running_maximum(change: str) -> None:
+    line, is_shareable = BELOW_A_MAXIMUM[change]
+    start, end = "    den = tl.zeros((BLOCK_Q,), tl.float32)\n", "        m = m_new\n"
+    source = SOURCES["attention"].replace(start, f"{start}    count = tl.zeros((BLOCK_Q,), tl.float32)\n")
+    source = source.replace(end, f"{line}{end}").replace("acc / den[:, None]", "(acc / den[:, None]) * count[:, None]")
+    program = analyse(source)
+    assert program is not None and "count[:, None]" in source
+    assert bool(share_sites(program)) == is_shareable
+
+
+def test_a_rescaled_sum_may_read_the_maximum_in_exponents_alone() -> None:
+    source = SOURCES["attention"].replace("+ tl.sum(p, 1)", "+ tl.sum(p, 1) * m_new")
+    program = analyse(source)
+    assert program is not None and source != SOURCES["attention"]
+    assert share_sites(program) == []
+
+
 def test_only_where_the_gpu_has_room() -> None:
     source = SOURCES["row_l2"]
     for n_programs, largest in ((64, 16), (1000, 4), (4096, 0)):
