@@ -82,6 +82,7 @@ class Profile(Counters):
 
     source: Literal["compiled", "ncu", "none"]
     note: str = ""  # why there are no counters
+    gpu_s: float = 0.0  # for how long reading it kept others from measuring on the GPU
     dominant: str = ""
     kernels: tuple[KernelProfile, ...] = ()
 

@@ -31,7 +31,7 @@ class ClusterSettings(BaseModel):
 
 
 class CounterSettings(BaseModel):
-    """Which programs have their hardware counters read, and how much of the time that may take."""
+    """Which programs have their hardware counters read, and how much of the GPU's time that may take."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -39,7 +39,7 @@ class CounterSettings(BaseModel):
     batch: int = Field(8, ge=1, le=64)  # programs that wait before the profiler starts
     max_batch: int = Field(16, ge=1, le=64)
     patience_s: float = Field(20.0, ge=0)  # a program waits no longer than this for others
-    share: float = Field(0.25, gt=0, le=1)  # of the wall-clock in which a profiler may run
+    share: float = Field(0.1, gt=0, le=1)  # of the GPU's time
 
 
 class RunConfig(BaseModel):

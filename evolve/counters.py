@@ -17,10 +17,13 @@ from db.records import CONFIRM, Evaluation, Hardware, LatencyKind, Verdict
 from evaluators.profiling.diagnosis import architecture_of, diagnose
 from evolve.cluster import ActorDied
 from evolve.config import CounterSettings
+from evolve.events import CounterReport
 from evolve.judging import ActorPool
 
 POLL_S = 0.2
 MAX_FAILURES = 2  # batches in a row without any counters: nobody may read them here
+FIRST_GUESS_S = 1.0  # of a GPU, for the counters of one program of the suite on an H200
+LEAST_S = 0.05
 
 Recell = Callable[[list[tuple[Evaluation, Profile]]], Awaitable[list[Verdict]]]
 
@@ -29,7 +32,7 @@ class CounterQueue:
     """Collects programs that entered a cell and has their counters read, on whichever evaluator is free.
 
     Args:
-        read: takes evaluations with their profiles, moves them, and answers with their new verdicts.
+        recell: takes evaluations with their profiles, moves them, and answers with their new verdicts.
     """
 
     def __init__(
@@ -44,16 +47,27 @@ class CounterQueue:
         self._settings = settings
         self._recell = recell
         self._clock = clock
+        self._began = clock()
         self._waiting: list[tuple[float, Evaluation]] = []
         self._seen: set[str] = set()  # program ids that wait or were read
-        self._not_before = 0.0
+        self._spent_s = 0.0  # of GPUs
+        self._program_s = FIRST_GUESS_S  # of a GPU, for one program, as far as is known
         self._n_failures = 0
-        self.n_read = 0
+        self._n_asked = 0
+        self._n_read = 0
+        self._why_not = ""
 
     @property
     def is_open(self) -> bool:
         """Whether counters are wanted and can be had, as far as is known."""
         return self._settings.enabled and self._n_failures < MAX_FAILURES
+
+    @property
+    def report(self) -> CounterReport:
+        """What was read so far, and why not more."""
+        return CounterReport(
+            n_asked=self._n_asked, n_read=self._n_read, gpu_s=round(self._spent_s, 3), why_not=self._why_not
+        )
 
     def offer(self, evaluation: Evaluation) -> None:
         """Takes a program that entered a cell, unless its counters are known, on their way, or not to be had."""
@@ -67,37 +81,46 @@ class CounterQueue:
     async def run(self) -> None:
         """Reads whatever waits, batch after batch, until cancelled."""
         while self.is_open:
-            if self._is_due():
-                await self._read(self._take())
+            if n := self._n_due():
+                await self._read(self._take(n))
             else:
                 await asyncio.sleep(POLL_S)
 
-    def _is_due(self) -> bool:
-        if not self._waiting or self._clock() < self._not_before:
-            return False
+    def _n_due(self) -> int:
+        """How many programs may be read now: as many as wait, as a batch takes, and as the share of the GPU allows."""
+        if not self._waiting:
+            return 0
+        allowed_s = self._settings.share * (self._clock() - self._began) * len(self._evaluators) - self._spent_s
+        n = min(len(self._waiting), self._settings.max_batch, int(allowed_s / self._program_s))
         waited_s = self._clock() - self._waiting[0][0]
-        return len(self._waiting) >= self._settings.batch or waited_s >= self._settings.patience_s
+        return n if n >= self._settings.batch or waited_s >= self._settings.patience_s else 0
 
-    def _take(self) -> list[Evaluation]:
+    def _take(self, n: int) -> list[Evaluation]:
         """The fastest of those that wait: what will be parents. The others wait on."""
-        by_speed = sorted(self._waiting, key=lambda item: _device_us(item[1]))
-        chosen = by_speed[: self._settings.max_batch]
+        chosen = sorted(self._waiting, key=lambda item: _device_us(item[1]))[:n]
         self._waiting = [item for item in self._waiting if item not in chosen]
         return [evaluation for _, evaluation in chosen]
 
     async def _read(self, evaluations: Sequence[Evaluation]) -> None:
-        began = self._clock()
+        candidates = [e.candidate for e in evaluations]
+        provisional = [e.verdict.profile for e in evaluations]
         profiles: Sequence[Profile] = []
         with contextlib.suppress(ActorDied):  # what was being judged there is tried again by whoever asked
-            candidates = [e.candidate for e in evaluations]
-            provisional = [e.verdict.profile for e in evaluations]
             profiles = await self._evaluators.call("profile", candidates, provisional)
         read = [(e, p) for e, p in zip(evaluations, profiles, strict=False) if p.source == "ncu"]
-        self._n_failures = 0 if read else self._n_failures + 1
+        self._account(evaluations, profiles, n_read=len(read))
         if read:
-            self.n_read += len(await self._recell(read))
-        took_s = self._clock() - began
-        self._not_before = self._clock() + took_s * (1 / self._settings.share - 1)
+            await self._recell(read)
+
+    def _account(self, evaluations: Sequence[Evaluation], profiles: Sequence[Profile], n_read: int) -> None:
+        spent_s = sum(profile.gpu_s for profile in profiles)
+        self._spent_s += spent_s
+        self._program_s = max(spent_s / len(evaluations), LEAST_S)
+        self._n_asked += len(evaluations)
+        self._n_read += n_read
+        self._n_failures = 0 if n_read else self._n_failures + 1
+        why_not = (profile.note for profile in profiles if profile.source != "ncu" and profile.note)
+        self._why_not = next(why_not, "the evaluator died" if not profiles else self._why_not)
 
 
 def _device_us(evaluation: Evaluation) -> float:

@@ -42,6 +42,15 @@ class Progress(Record):
     islands: tuple[IslandSummary, ...] = ()
 
 
+class CounterReport(Record):
+    """Whose hardware counters a run has read."""
+
+    n_asked: int = 0
+    n_read: int = 0
+    gpu_s: float = 0.0  # for how long reading kept GPUs from judging
+    why_not: str = ""  # why the last program that has no counters has none
+
+
 class RunResult(Record):
     """How a run ended."""
 
@@ -51,6 +60,7 @@ class RunResult(Record):
     best: Evaluation | None  # the fastest correct program; None when nothing was correct
     replaces_baseline: bool  # False: keep the baseline, nothing won
     evaluators_busy: tuple[float, ...] = ()  # for each, how much of the search it had a candidate, once warm
+    counters: CounterReport | None = None  # None where no GPU judged
     best_path: str = ""  # the best program on disk
     report_path: str = ""
 

@@ -21,9 +21,6 @@ from evolve.config import RunConfig
 from islands.knowledge import PriorKnowledge
 
 FORMAT = "evolve knowledge 1"
-LEAST_SUCCESSES = 2
-"""What never failed and worked this often is guidance for those who know nothing yet."""
-
 _Z = 1.959964  # two-sided 95% of the normal distribution
 
 
@@ -54,7 +51,7 @@ class TechniqueValue(Record):
 def collect_knowledge(config: RunConfig, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
     """What a run that starts at a moment may know: of its archive and those it is seeded from, or of a file.
 
-    Where the archives know nothing of this kind of latency, the guidance that ships with evolve takes their place.
+    Where the archives know nothing of this kind of latency, what ships with evolve takes their place.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -80,17 +77,14 @@ def _of_kind(evidence: Iterable[TechniqueEvidence], latency_kind: LatencyKind, a
 
 
 def shipped_knowledge() -> list[TechniqueEvidence]:
-    """The guidance for a cold start."""
+    """What a run knows that starts with an empty archive."""
     return parse_knowledge((resources.files("configs") / "knowledge.json").read_text(), "configs/knowledge.json")
 
 
-def guidance(evidence: Iterable[TechniqueEvidence]) -> list[TechniqueEvidence]:
-    """What never failed and worked at least twice: a correct program each time, and never a slower one.
-
-    Whatever came before it counts together.
-    """
-    together = summed(one.model_copy(update={"previous": ""}) for one in evidence)
-    return [one for one in together if one.n_kept == one.n_tried and one.n_kept >= LEAST_SUCCESSES]
+def condensed(evidence: Iterable[TechniqueEvidence]) -> list[TechniqueEvidence]:
+    """One record for each technique and state: moves and what came before count together."""
+    together = summed(one.model_copy(update={"previous": "", "move": ""}) for one in evidence)
+    return sorted(together, key=lambda one: (one.state, one.technique, one.latency_kind, one.hardware_id))
 
 
 # ---------------------------------------------------------------------------------------------------------------- files

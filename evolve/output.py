@@ -71,6 +71,7 @@ def _summary(result: RunResult) -> dict[str, object]:
         "judged": result.progress.n_judged,
         "elapsed_s": round(result.progress.elapsed_s, 2),
         "evaluators_busy": [round(share, 3) for share in result.evaluators_busy],
+        "counters": result.counters.model_dump() if result.counters else None,
         "best_program": result.best.candidate.program_id if result.best else None,
         "latency": latency.model_dump(mode="json") if latency else None,
         "speedup": round(latency.speedup, 4) if latency else None,

@@ -186,6 +186,7 @@ class _Session:
             problem=problem,
             progress=await self._search.look(),
             evaluators_busy=self._busy_shares,
+            counters=self._counters.report if self._counters else None,
             best=best,
             replaces_baseline=best is not None and best.verdict.replaces_baseline,
         )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from db.profile import KernelProfile
@@ -36,12 +36,33 @@ class Lock(Protocol):
     def release(self) -> None: ...
 
 
+class _Clocked:
+    """A lock, and for how long it was held."""
+
+    def __init__(self, lock: Lock) -> None:
+        self._lock = lock
+        self._since = 0.0
+        self.held_s = 0.0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self.held_s += time.monotonic() - self._since
+        self._lock.release()
+
+
 class Answer(NamedTuple):
-    """What one process brought: for each program its launches, or None; what became of it; why there is nothing."""
+    """What one process brought: for each program its launches, or None; what became of it; why there is nothing.
+
+    `held_s` is for how long it had the GPU's lock.
+    """
 
     launches: list[tuple[KernelProfile, ...] | None]
     outcomes: list[Outcome]
     complaint: Complaint | None
+    held_s: float = 0.0
 
 
 def run_batch(
@@ -61,37 +82,29 @@ def run_batch(
     if worker:
         payload["worker"] = worker
     deadline_s = LOAD_S + WAIT_S + budget_s + OVERRUN_S + 3 * WRITE_S
+    clocked = _Clocked(gpu)
     with zygote.spawn(JOB, payload, deadline_s=deadline_s) as child:
         try:
-            return _answer(_converse(child, gpu, times), len(batch))
+            return _answer(_converse(child, clocked, times), len(batch))._replace(held_s=clocked.held_s)
         except ChildEnded as ended:
             why = f"the process around ncu ended ({ended.exit.kind}: {ended.exit.detail or ended.exit.output[-200:]})"
         except TimeoutError:
             why = "ncu did not answer in time"
         except (KeyError, TypeError, ValueError) as error:  # the child ran code of candidates
             why = f"the process around ncu answered what is no answer: {error}"
-    return Answer([None] * len(batch), [Outcome()] * len(batch), Complaint(why))
+    return Answer([None] * len(batch), [Outcome()] * len(batch), Complaint(why), clocked.held_s)
 
 
-def _converse(child: Child, gpu: Lock, times: dict[str, float]) -> dict[str, Any]:
+def _converse(child: Child, gpu: _Clocked, times: dict[str, float]) -> dict[str, Any]:
     """The job's last message. The lock is given back as soon as it is of no use, or at its deadline."""
     message = child.receive(times["load_s"] + OVERRUN_S)
     if message["stage"] == "ready":
-        with _held(gpu):
+        with gpu:
             child.send({"stage": "go"})
             message = child.receive(times["measure_s"] + OVERRUN_S)
     while message["stage"] != "report":
         message = child.receive(3 * times["write_s"])
     return message
-
-
-@contextlib.contextmanager
-def _held(gpu: Lock) -> Iterator[None]:
-    gpu.acquire()
-    try:
-        yield
-    finally:
-        gpu.release()
 
 
 def _answer(report: dict[str, Any], n_programs: int) -> Answer:

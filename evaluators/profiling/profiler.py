@@ -92,8 +92,10 @@ class Profiler:
         profiles: dict[int, Profile] = {}
         waiting = list(range(len(programs)))
         why = Complaint("its turn did not come")
+        held_s = 0.0
         for _ in range(MAX_PROCESSES):
             answer = self._run([programs[n] for n in waiting])
+            held_s += answer.held_s
             for n, launches, outcome in zip(waiting, answer.launches, answer.outcomes, strict=True):
                 if (profile := _settled(launches, outcome, known[n])) is not None:
                     profiles[n] = profile
@@ -102,7 +104,9 @@ class Profiler:
             if not waiting or not _is_worth_another(answer):
                 break
         self._remember(why, has_counters=any(p.source == "ncu" for p in profiles.values()))
-        return [profiles.get(n) or without_counters(known[n], why.words) for n in range(len(programs))]
+        found = (profiles.get(n) or without_counters(known[n], why.words) for n in range(len(programs)))
+        share = {"gpu_s": held_s / len(programs)}
+        return [profile.model_copy(update=share) for profile in found]
 
     def _run(self, programs: Sequence[Source]) -> Answer:
         assert self._ncu is not None

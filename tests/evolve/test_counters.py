@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Literal
 
 import pytest
 import ray
@@ -15,24 +16,29 @@ from db.profile import Profile
 from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
 from evolve.config import CounterSettings
 from evolve.counters import MAX_FAILURES, CounterQueue, revised
+from evolve.events import CounterReport
 from evolve.judging import ActorPool
 
 PROBLEM = make_problem()
 RUN = make_run(PROBLEM)
+GPU_S = 2.0  # that a reader takes for each program
+LONG_S = 1000.0  # after this any share allows a few programs
 
 
 @ray.remote(num_cpus=0)
 class Reader:
     """An evaluator that only reads counters, or cannot."""
 
-    def __init__(self, source: str = "ncu") -> None:
+    def __init__(self, source: Literal["ncu", "compiled"] = "ncu") -> None:
         self._source = source
         self._batches: list[list[str]] = []
 
     def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile]) -> list[Profile]:
         assert len(provisional) == len(candidates)
         self._batches.append([c.source for c in candidates])
-        return [Profile.model_validate({"source": self._source, "memory_sol_pct": 50.0}) for _ in candidates]
+        note = "" if self._source == "ncu" else "nobody may read them"
+        profile = Profile(source=self._source, memory_sol_pct=50.0, note=note, gpu_s=GPU_S)
+        return [profile] * len(candidates)
 
     def batches(self) -> list[list[str]]:
         return self._batches
@@ -49,12 +55,13 @@ class Clock:
 class Stage:
     """A queue before one reader; `recelled` has the ids of what was read."""
 
-    def __init__(self, source: str = "ncu", **settings: object) -> None:
+    def __init__(self, source: Literal["ncu", "compiled"] = "ncu", **settings: object) -> None:
         self.reader = Reader.remote(source)  # type: ignore[attr-defined]
         self.clock = Clock()
         self.recelled: list[str] = []
         wanted = CounterSettings.model_validate({"batch": 2, "max_batch": 3, "patience_s": 10.0, **settings})
         self.queue = CounterQueue(ActorPool([self.reader]), wanted, self._recell, clock=self.clock)
+        self.clock.now = LONG_S
 
     async def _recell(self, read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
         self.recelled += [e.candidate.source for e, _ in read]
@@ -90,7 +97,7 @@ def test_programs_are_read_in_batches_the_fastest_first() -> None:
         stage.queue.offer(made(n, us))
     assert stage.wait(1) == [["VALUE = 3", "VALUE = 1", "VALUE = 2"]]
     assert stage.recelled == ["VALUE = 3", "VALUE = 1", "VALUE = 2"]
-    stage.clock.now = 11.0  # the last one has waited long enough
+    stage.clock.now += 11.0  # the last one has waited long enough
     assert stage.wait(2)[-1] == ["VALUE = 0"]
 
 
@@ -113,21 +120,17 @@ def test_only_measured_originals_are_read_and_each_once() -> None:
     assert stage.wait(1) == [["VALUE = 0"]]
 
 
-def test_a_profiler_takes_no_more_than_its_share() -> None:
-    stage = Stage(batch=1, share=0.5)
-
-    async def slow(read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
-        stage.clock.now += 4.0  # what reading took
-        return [e.verdict for e, _ in read]
-
-    stage.queue._recell = slow
-    stage.queue.offer(made(0, 90.0))
+def test_a_profiler_takes_no_more_than_its_share_of_the_gpu() -> None:
+    stage = Stage(batch=1, max_batch=8, share=0.1)
+    stage.clock.now = 15.0  # a second and a half of the GPU: one program, as far as anybody knows
+    for n, us in enumerate((90.0, 80.0, 70.0)):
+        stage.queue.offer(made(n, us))
+    assert stage.wait(1) == [["VALUE = 2"]]
+    stage.clock.now = 35.0  # 3.5 s of it, of which 2 are spent and the next program costs 2
     assert len(stage.wait(1)) == 1
-    stage.queue.offer(made(1, 80.0))
-    stage.clock.now = 7.0
-    assert len(stage.wait(1)) == 1
-    stage.clock.now = 8.5
-    assert len(stage.wait(2)) == 2
+    stage.clock.now = 60.0
+    assert stage.wait(2) == [["VALUE = 2"], ["VALUE = 1", "VALUE = 0"]]
+    assert stage.queue.report == CounterReport(n_asked=3, n_read=3, gpu_s=6.0)
 
 
 def test_where_nobody_may_read_counters_it_is_not_tried_for_ever() -> None:
@@ -136,6 +139,7 @@ def test_where_nobody_may_read_counters_it_is_not_tried_for_ever() -> None:
         stage.queue.offer(made(n, 90.0))
         stage.wait(n + 1)
     assert not stage.queue.is_open and stage.recelled == []
+    assert stage.queue.report.n_read == 0 and stage.queue.report.why_not == "nobody may read them"
     stage.queue.offer(made(9, 50.0))
     assert len(stage.wait(0)) == MAX_FAILURES
 

@@ -75,7 +75,8 @@ def test_each_program_of_a_batch_gets_its_own_launches(zygote: Zygote, tmp_path:
 def test_a_program_that_raises_keeps_what_it_had_and_the_others_get_counters(zygote: Zygote, tmp_path: Path):
     good, bad, other = profile(zygote, ncu_in(tmp_path), ["a", "b raise", "c"])
     assert (good.source, other.source) == ("ncu", "ncu") and other.kernels[0].kernel == "c"
-    assert bad.model_copy(update={"note": ""}) == PROVISIONAL
+    assert bad.model_copy(update={"note": "", "gpu_s": 0.0}) == PROVISIONAL
+    assert good.gpu_s == bad.gpu_s > 0
     assert "failed under the profiler: ValueError: it does not like this" in bad.note
 
 
