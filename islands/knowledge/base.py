@@ -13,7 +13,7 @@ from islands.knowledge.experience import ExperienceMemory
 from islands.knowledge.ledger import Ledger
 from islands.knowledge.situation import Attempt, PriorKnowledge, Situation
 from islands.knowledge.summary import KnowledgeSummary
-from islands.operators.base import Operator
+from islands.operators.base import Operator, cost_of
 from islands.settings import IslandSettings
 
 N_RECENT = 32
@@ -30,7 +30,7 @@ class KnowledgeBase:
         self, operators: Mapping[str, Operator], settings: IslandSettings, prior: PriorKnowledge | None = None
     ) -> None:
         self._settings = settings
-        self._costs = {name: operator.cost for name, operator in operators.items()}
+        self._costs = {name: cost_of(operator) for name, operator in operators.items()}
         self._prior: PriorKnowledge | None = prior or PriorKnowledge()
         self._ledger = Ledger({name: operator.prior for name, operator in operators.items()}, settings.knowledge)
         self._avoid = AvoidList(settings.knowledge.most_tries)

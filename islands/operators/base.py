@@ -26,6 +26,15 @@ class Proposal(NamedTuple):
     parents: tuple[str, ...]
 
 
+JUDGING_COST = 100.0
+"""What the judgement of any proposal costs, relative to a splice of text: 0.4 s of a GPU against 4 ms of a core."""
+
+
+def cost_of(operator: Operator) -> float:
+    """What a call of an operator costs, judgement included, relative to one that splices text."""
+    return (JUDGING_COST + operator.cost) / (JUDGING_COST + 1)
+
+
 @runtime_checkable
 class Operator(Protocol):
     """Proposes a program from `n_parents` parents. One arm of the bandit.

@@ -15,7 +15,7 @@ from db.moves import direction_of, move_of
 from islands.bandit import AdaptiveBandit, Bandit, UniformBandit
 from islands.grid import Occupant
 from islands.knowledge import Attempt, KnowledgeBase, KnowledgeSummary, PriorKnowledge, Situation, Standing, cause_of
-from islands.operators.base import Operator, Proposal
+from islands.operators.base import Operator, Proposal, cost_of
 from islands.settings import IslandSettings
 from islands.strategies.base import Draw, Expectation, Trial
 
@@ -139,6 +139,6 @@ def make_adviser(
         return KnowledgeAdviser(KnowledgeBase(operators, settings, prior))
     if settings.operator_choice == "random":
         return BanditAdviser(UniformBandit())
-    costs = {name: operator.cost for name, operator in operators.items()}
+    costs = {name: cost_of(operator) for name, operator in operators.items()}
     priors = {name: operator.prior for name, operator in operators.items()}
     return BanditAdviser(AdaptiveBandit(costs, priors=priors, exploration=settings.bandit_exploration))
