@@ -42,4 +42,4 @@ class AvoidList:
 
 
 def _is_hopeless(tally: Tally) -> bool:
-    return tally.tried >= LEAST_TRIES and tally.kept < LEAST_SUCCESS * tally.tried
+    return tally.tried >= LEAST_TRIES and tally.kept < LEAST_SUCCESS * tally.tried - 1e-9  # weights are not whole
