@@ -48,6 +48,7 @@ class Prepared(Record):
     fingerprint: str = ""
     verdict: Verdict | None = None
     cache_dir: str = ""
+    modelled_us: float | None = None  # where candidates are ranked before they spend GPU time
     seconds: dict[str, float] = Field(default_factory=dict)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from torch import Tensor
 
@@ -25,7 +24,7 @@ from db.records import (
     Profile,
     Verdict,
 )
-from evaluators.capture.capture import TRACE_PRELOAD, CaptureFailed, trace_candidate
+from evaluators.capture.capture import CaptureFailed
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
 from evaluators.gates import correctness, speed
@@ -36,11 +35,11 @@ from evaluators.input_sets import Drawn, InputSet, ReferenceSets, list_sets
 from evaluators.interpreter.run import PRELOAD as INTERPRET_PRELOAD
 from evaluators.interpreter.run import InputSet as Asked
 from evaluators.interpreter.run import InterpretResult, interpret_sets
-from evaluators.model.latency import ModelledLatency, model_latency
-from evaluators.preparer import NOT_CAPTURED, Preparer, forward_of
+from evaluators.model.latency import ModelledLatency
+from evaluators.modeller import Modeller, start_interpreter
+from evaluators.preparer import NOT_CAPTURED, Preparer
 from evaluators.problems.footprint import check_fits
 from evaluators.report import BaselineReport, BaselineTime
-from evaluators.sandbox.client import Zygote
 from evaluators.sandbox.tensors import spec_of
 from evaluators.versions import software_versions
 
@@ -83,13 +82,13 @@ class ModelledEvaluator(Evaluator):
             self.problem, list_sets([self.problem.small], self.settings.secret_seed), "cpu", BUDGET_BYTES
         )
         self._resources.callback(self._sets.close)
-        preload = [*TRACE_PRELOAD, *INTERPRET_PRELOAD]
-        starting = ThreadPoolExecutor(1).submit(partial(Zygote, interpret=True, preload=preload))
+        starting = ThreadPoolExecutor(1).submit(start_interpreter, INTERPRET_PRELOAD)
         self._resources.callback(lambda: starting.result().close())
         self._preparer = Preparer(self.problem, self.settings, self.hardware, keeps_cache=False)
         self._resources.callback(self._preparer.close)
         self._zygote = starting.result()
-        self._forward = forward_of(self.problem, self.problem.full, self.hardware)
+        deadline_s = self.settings.evaluate_deadline_s
+        self._modeller = Modeller(self.problem, self.hardware, self._zygote, deadline_s=deadline_s)
         self._baseline = self._model_baseline()
 
     @property
@@ -182,21 +181,9 @@ class ModelledEvaluator(Evaluator):
         return [exactness(max_abs_error(o, x), e) for o, x, e in found if x is not None and e is not None]
 
     def _model(self, candidate: Candidate, capture: Capture) -> ModelledLatency:
-        """Traces the full workload and models its latency."""
-        forward = self._forward
+        """The modelled latency at the timed workload. Raises `Unsupported` where there is none."""
         try:
-            traces = trace_candidate(
-                self._zygote,
-                source=candidate.source,
-                entry_point=candidate.entry_point.value,
-                init_args=forward["init_args"],
-                input_specs=forward["input_specs"],
-                weight_specs=forward["weight_specs"],
-                workload_name=forward["workload"],
-                hardware=self.hardware,
-                deadline_s=self.settings.evaluate_deadline_s,
-            )
-            return model_latency(capture, traces, self.hardware)
+            return self._modeller.model(candidate, capture)
         except CaptureFailed as failed:
             raise Unsupported(Gate.SPEED, f"its traffic cannot be traced: {failed.reason}") from failed
         except ValueError as error:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from db.hashing import content_hash
-from db.records import Candidate, Capture, Gate, GateResult, Hardware, Problem, TensorSpec, Verdict, Workload
+from db.records import Candidate, Capture, Gate, GateResult, Hardware, Problem, Verdict
 from evaluators.capture.capture import CAPTURE_PRELOAD, CaptureFailed, capture_with_cache
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import EvaluatorSettings, Prepared
+from evaluators.forwards import forward_of as forward_of
 from evaluators.gates.static import check_capture, check_policy
-from evaluators.problems.reference import Reference
+from evaluators.modeller import Modeller, start_interpreter
 from evaluators.sandbox.client import Zygote
 from evaluators.sandbox.workspace import remove_folder
 from evaluators.versions import software_versions
@@ -58,6 +59,11 @@ class Preparer:
         self._forwards = {w.name: forward_of(problem, w, hardware) for w in (problem.full, problem.small)}
         self._kept: deque[str] = deque()
         self._zygote = zygote or start_zygote()
+        self._interpreter = start_interpreter() if settings.pre_rank else None
+        self._modeller: Modeller | None = None
+        if self._interpreter is not None:
+            deadline_s = settings.prepare_deadline_s
+            self._modeller = Modeller(problem, hardware, self._interpreter, deadline_s=deadline_s)
 
     def prepare(self, candidate: Candidate) -> Prepared:
         """The candidate with its captures and fingerprint, or with the verdict of the gate that refused it."""
@@ -74,6 +80,8 @@ class Preparer:
 
     def close(self) -> None:
         self._zygote.close()
+        if self._interpreter is not None:
+            self._interpreter.close()
 
     def _captured(self, prepared: Prepared) -> Prepared:
         captures, cache = [], ""
@@ -92,7 +100,16 @@ class Preparer:
         fingerprint = content_hash(*(capture.fingerprint for capture in captures))
         gate = GateResult(gate=Gate.STATIC, passed=True, evidence=_resources(captures))
         found = {"captures": tuple(captures), "fingerprint": fingerprint, "gates": (gate,), "cache_dir": cache}
-        return prepared.model_copy(update=found)
+        return prepared.model_copy(update={**found, "modelled_us": self._modelled_us(prepared.candidate, captures[0])})
+
+    def _modelled_us(self, candidate: Candidate, capture: Capture) -> float | None:
+        """What the model expects, where it is asked and has an answer."""
+        if self._modeller is None:
+            return None
+        try:
+            return self._modeller.model(candidate, capture).device_us
+        except (CaptureFailed, ValueError):
+            return None
 
     def _capture(self, candidate: Candidate, forward: dict[str, Any], cache: str) -> tuple[Capture, str]:
         """One forward, captured; starts from the Triton cache of the one before and says where its own is."""
@@ -120,25 +137,6 @@ class Preparer:
     def _refused(self, prepared: Prepared, refusal: Refusal, start: float) -> Verdict:
         timed = prepared.model_copy(update={"seconds": {"prepare": time.perf_counter() - start}})
         return Cascade(timed, self._hardware, software_versions(), self._settings.precision).failed(refusal)
-
-
-def forward_of(problem: Problem, workload: Workload, hardware: Hardware) -> dict[str, Any]:
-    """What a capture needs to know of a workload: shapes and arguments, no data."""
-    reference = Reference(problem, workload)
-    specs = [spec.model_dump(mode="json") if isinstance(spec, TensorSpec) else spec for spec in reference.input_specs()]
-    weights = {name: _spec_of(weight).model_dump(mode="json") for name, weight in reference.weights("cpu").items()}
-    return {
-        "init_args": reference.init_args(),
-        "input_specs": specs,
-        "weight_specs": weights,
-        "workload": workload.name,
-        "hardware": hardware.model_dump(mode="json"),
-    }
-
-
-def _spec_of(tensor: Any) -> TensorSpec:
-    dtype = str(tensor.dtype).removeprefix("torch.")
-    return TensorSpec(shape=tuple(tensor.shape), dtype=dtype, strides=tuple(tensor.stride()))
 
 
 def _resources(captures: list[Capture]) -> dict[str, object]:

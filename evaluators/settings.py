@@ -17,4 +17,5 @@ class EvaluatorSettings(BaseModel):
     n_concurrent_sessions: int = Field(6, ge=1)  # candidates that have a context at once; one at a time is timed
     prepare_deadline_s: float = Field(60.0, gt=0)
     evaluate_deadline_s: float = Field(60.0, gt=0)
+    pre_rank: float = Field(0.0, ge=0)  # judge nothing that the model expects to be slower than its parent times this
     secret_seed: int | None = None  # drawn per run when None

@@ -38,7 +38,7 @@ class Crew:
         self._config = config
         self._problem = problem
         self._device = device
-        self._judging = settings_for(config)
+        self._judging = settings_for(config, device)
         self._run_id = run_id
         self._prior = prior
         self.islands: list[Any] = []
@@ -157,9 +157,10 @@ def agreed(reports: Sequence[EvaluatorReport]) -> EvaluatorReport:
     return first.model_copy(update={"baseline": first.baseline.model_copy(update={"extern_ops": extern_ops})})
 
 
-def settings_for(config: RunConfig) -> EvaluatorSettings:
-    """What the evaluators of a run are told."""
-    return config.judging.model_copy(update={"target": config.target, "precision": config.precision})
+def settings_for(config: RunConfig, device: DeviceKind) -> EvaluatorSettings:
+    """What the evaluators and preparers of a run are told. Where everything is modelled nothing is ranked before."""
+    told = {"target": config.target, "precision": config.precision}
+    return config.judging.model_copy(update=told if device is DeviceKind.CUDA else {**told, "pre_rank": 0.0})
 
 
 def _as_report(value: object) -> EvaluatorReport:

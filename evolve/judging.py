@@ -13,6 +13,7 @@ from db.records import SEED, Candidate, Gate, GateResult, Outcome, PrecisionClas
 from evaluators.report import EvaluatorReport
 from evolve.busy import BusyClock
 from evolve.cluster import ActorDied, answer, why_it_died
+from evolve.preranking import PreRanker
 
 N_TRIALS = 2  # of one candidate, when actors die
 MAX_CRASHES = 8  # candidates in a row
@@ -89,7 +90,10 @@ class JudgePool:
         archive: Any,
         report: EvaluatorReport,
         precision: PrecisionClass,
+        pre_rank: float = 0.0,
     ) -> None:
+        """`pre_rank`: see `PreRanker`."""
+        self._pre_ranker = PreRanker(pre_rank)
         self._preparers = preparers
         self._evaluators = evaluators
         self._archive = archive
@@ -133,9 +137,12 @@ class JudgePool:
             return prepared
         if prepared.verdict is not None:
             return _as_verdict(prepared.verdict)
+        objection = self._pre_ranker.objection(candidate, prepared.modelled_us)
         known = await self._known(candidate, prepared.fingerprint)
         if known is not None:
             return repeat(known, candidate)
+        if objection:
+            return self._passed_over(candidate, objection)
 
         async def evaluate() -> Verdict:
             return _as_verdict(await self._with_retry(self._evaluators, "evaluate", candidate, prepared))
@@ -202,15 +209,20 @@ class JudgePool:
         return self._crash(candidate, reason)
 
     def _crash(self, candidate: Candidate, reason: str) -> Verdict:
-        gate = GateResult(gate=Gate.STATIC, passed=False, reason=f"the judging process died twice: {reason}")
+        return self._unmeasured(candidate, Outcome.FAILED, Gate.STATIC, f"the judging process died twice: {reason}")
+
+    def _passed_over(self, candidate: Candidate, reason: str) -> Verdict:
+        return self._unmeasured(candidate, Outcome.UNSUPPORTED, Gate.SPEED, reason)
+
+    def _unmeasured(self, candidate: Candidate, outcome: Outcome, gate: Gate, reason: str) -> Verdict:
         return Verdict(
             candidate_id=candidate.candidate_id,
             run_id=candidate.run_id,
             problem_id=candidate.problem_id,
             program_id=candidate.program_id,
             hardware_id=self._hardware_id,
-            outcome=Outcome.FAILED,
-            gates=(gate,),
+            outcome=outcome,
+            gates=(GateResult(gate=gate, passed=False, reason=reason),),
             precision=self._precision,
             versions=self._versions,
         )

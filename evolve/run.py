@@ -131,6 +131,7 @@ class _Session:
             archive=crew.archive,
             report=report,
             precision=config.precision,
+            pre_rank=config.judging.pre_rank if run.device is DeviceKind.CUDA else 0.0,
         )
         self._hardware = report.hardware
         is_measured = run.latency_kind is LatencyKind.MEASURED

@@ -74,3 +74,19 @@ def test_a_refusal_is_a_verdict_of_the_static_gate(
     assert prepared.verdict is not None and prepared.verdict.gates[-1].gate is Gate.STATIC
     assert words in prepared.verdict.reason
     assert prepared.verdict.seconds["prepare"] > 0 and prepared.cache_dir == ""
+
+
+def test_where_candidates_are_ranked_before_they_are_judged_the_model_is_asked(problem: Problem) -> None:
+    ranking = Preparer(problem, EvaluatorSettings(pre_rank=1.1), load_hardware("h200"))
+    try:
+        fast, slow = (
+            ranking.prepare(candidate_of(problem, source)).modelled_us
+            for source in (problem.seeds[0], problem.seeds[0].replace("BLOCK = 1024", "BLOCK = 32"))
+        )
+    finally:
+        ranking.close()
+    assert fast is not None and slow is not None and slow > 1.5 * fast > 500
+
+
+def test_the_model_is_not_asked_otherwise(preparer: Preparer, problem: Problem) -> None:
+    assert preparer.prepare(candidate_of(problem, problem.seeds[0])).modelled_us is None

@@ -43,13 +43,14 @@ def pool(actors: Actors, archive: Any) -> JudgePool:
     return make_pool([actors.preparer], [actors.evaluator], archive)
 
 
-def make_pool(preparers: list[Any], evaluators: list[Any], archive: Any) -> JudgePool:
+def make_pool(preparers: list[Any], evaluators: list[Any], archive: Any, pre_rank: float = 0.0) -> JudgePool:
     return JudgePool(
         preparers=ActorPool(preparers),
         evaluators=ActorPool(evaluators),
         archive=archive,
         report=make_report(),
         precision=PrecisionClass.REFERENCE,
+        pre_rank=pre_rank,
     )
 
 
@@ -189,3 +190,16 @@ def test_a_broken_device_ends_the_run(pool: JudgePool, tmp_path: Path) -> None:
     errors = asyncio.run(asyncio.wait_for(both(), 60))
     assert [type(error) for error in errors] == [DeviceError, DeviceError]
     assert len(evaluated(tmp_path)) == 1
+
+
+def test_what_the_model_expects_to_be_slow_spends_no_gpu_time(actors: Actors, archive: Any, tmp_path: Path) -> None:
+    pool = make_pool([actors.preparer], [actors.evaluator], archive, pre_rank=1.1)
+    parent = make_candidate(1, tmp_path, modelled=100)
+    children = [make_candidate(n, tmp_path, modelled=us) for n, us in ((2, 109), (3, 150))]
+    lineage = parent.lineage.model_copy(update={"parents": (parent.program_id,)})
+    children = [child.model_copy(update={"lineage": lineage}) for child in children]
+    judge(pool, parent)
+    near, far = judge(pool, *children)
+    assert near.is_correct
+    assert far.outcome is Outcome.UNSUPPORTED and "1.50 times as long as its parent" in far.reason
+    assert evaluated(tmp_path) == [parent.candidate_id, children[0].candidate_id]

@@ -222,6 +222,18 @@ def test_events_come_in_order(finished: tuple[Path, Search]) -> None:
     )
 
 
+def test_what_was_expected_is_kept_and_becomes_knowledge(finished: tuple[Path, Search]) -> None:
+    archive, (result, _, evaluations) = finished
+    made = [e.candidate.lineage for e in evaluations if e.candidate.lineage.parents]
+    assert made and all(lineage.state and (lineage.predicted_octaves or 0) > 0 for lineage in made)
+    told = [island.knowledge.n_attempts for island in result.progress.islands if island.knowledge]
+    assert sum(told) == len(made)
+    with open_for_reading(archive) as reader:
+        found = reader.knowledge()
+    assert {one.state for one in found} == {lineage.state for lineage in made}
+    assert sum(one.n_predicted for one in found) == sum(one.n_tried for one in found)
+
+
 def test_a_standalone_triton_file_is_searched(finished: tuple[Path, Search]) -> None:
     result = finished[1].result
     assert result.best is not None and "def kernel_function" in Path(result.best_path).read_text()

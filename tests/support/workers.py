@@ -116,7 +116,10 @@ class MadeUpPreparer:
         note(candidate, "prepare")
         refusal = said(candidate, "refused")
         verdict = make_verdict(candidate, refusal) if refusal else None
-        return Prepared(candidate=candidate, fingerprint=said(candidate, "work"), verdict=verdict)
+        modelled_us = float(said(candidate, "modelled", "0")) or None
+        return Prepared(
+            candidate=candidate, fingerprint=said(candidate, "work"), verdict=verdict, modelled_us=modelled_us
+        )
 
 
 @ray.remote(num_cpus=0, max_concurrency=4, max_restarts=-1)
