@@ -38,7 +38,6 @@ from islands.knowledge import PriorKnowledge
 TARGET = "h200"
 REACHED = 0.95
 N_LEARNING_SEEDS = 2
-FLAT = {"operator_choice": "random"}
 
 
 class Line(NamedTuple):
@@ -101,7 +100,6 @@ def _test(job: tuple[str, Path, int, int, list[TechniqueEvidence]]) -> list[Trac
     arms = [
         Arm("learnt", island_options={"prior": learnt}),
         Arm("empty"),
-        Arm("random", settings=FLAT),
     ]
     with CachedJudge(problem, cache, TARGET) as judge:
         return [search(problem, judge, arm, seed, n) for seed in range(n_seeds) for arm in arms]
@@ -189,27 +187,25 @@ def table(path: Path) -> str:
         "| problem | best us | seeds | " + " | ".join(_ARMS) + " | learnt / empty |",
         "|---|---|---|---|---|---|---|",
     ]
-    logs: dict[str, list[float]] = defaultdict(list)
+    logs: list[float] = []
     for problem, own in sorted(by_problem.items()):
         best_us = min(line.best_us[-1] or math.inf for line in own)
         needed = {(line.arm, line.rng_seed): line.n_to_reach(best_us / REACHED) for line in own}
         seeds = sorted({seed for _, seed in needed})
-        for arm in ("learnt", "random"):
-            pairs = [(needed[arm, s], needed["empty", s]) for s in seeds if {(arm, s), ("empty", s)} <= needed.keys()]
-            logs[arm] += (mine := [math.log(a / b) for a, b in pairs])
-            if arm == "learnt":
-                ratio = f"{math.exp(_mean(mine)):.2f}" if mine else ""
+        both = [s for s in seeds if {("learnt", s), ("empty", s)} <= needed.keys()]
+        mine = [math.log(needed["learnt", s] / needed["empty", s]) for s in both]
+        ratio = f"{math.exp(_mean(mine)):.2f}" if mine else ""
+        logs += mine
         cells = [_median_of([n for (arm, _), n in needed.items() if arm == wanted]) for wanted in _ARMS]
         rows.append(f"| {problem} | {best_us:.1f} | {len(seeds)} | {' | '.join(cells)} | {ratio} |")
-    for arm, found in logs.items():
-        if found:
-            low, high = bootstrap(found, _mean)
-            ends = f"95% interval {math.exp(low):.2f} to {math.exp(high):.2f}, {len(found)} pairs"
-            rows.append(f"\n{arm} over empty, verdicts to 95% of the best: {math.exp(_mean(found)):.2f} ({ends})")
+    if logs:
+        low, high = bootstrap(logs, _mean)
+        ends = f"95% interval {math.exp(low):.2f} to {math.exp(high):.2f}, {len(logs)} pairs"
+        rows.append(f"\nverdicts to 95% of the best, learnt over empty: {math.exp(_mean(logs)):.2f} ({ends})")
     return "\n".join(rows)
 
 
-_ARMS = ("learnt", "empty", "random")
+_ARMS = ("learnt", "empty")
 
 
 def _mean(values: Sequence[float]) -> float:
