@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from islands.knowledge.avoid import AvoidList
 from islands.knowledge.calibration import Calibration
@@ -13,10 +14,23 @@ from islands.knowledge.experience import ExperienceMemory
 from islands.knowledge.ledger import Ledger
 from islands.knowledge.situation import Attempt, PriorKnowledge, Situation
 from islands.knowledge.summary import KnowledgeSummary
+from islands.knowledge.tally import Belief
 from islands.operators.base import Operator, cost_of
 from islands.settings import IslandSettings
 
 N_RECENT = 32
+
+
+class _Odds(NamedTuple):
+    """What speaks for a technique in a situation: what it should gain, and by how much that is scaled for its cost."""
+
+    technique: str
+    belief: Belief
+    scale: float
+    is_avoided: bool
+
+    def sample(self, rng: random.Random, n_pending: int) -> float:
+        return self.belief.sample(rng, n_pending) * self.scale
 
 
 class KnowledgeBase:
@@ -38,6 +52,7 @@ class KnowledgeBase:
         self._diversity = DiversityEnforcer()
         self._n_pending: Counter[str] = Counter()
         self._usual: dict[str, float] = {}  # what techniques earn on average in a state, until the next verdict
+        self._known_odds: dict[tuple[str, str, str], _Odds] = {}  # by technique, state and technique before
         self._n_prior = self._n_attempts = 0
         self.memory = ExperienceMemory()
         self.recent: deque[Attempt] = deque(maxlen=N_RECENT)
@@ -53,8 +68,9 @@ class KnowledgeBase:
         open_ones = self._not_excluded(allowed)
         if rng.random() < self._settings.bandit_exploration:
             return rng.choice(open_ones)
-        welcome = [name for name in open_ones if not self.avoids(name, situation.state)] or open_ones
-        return max(welcome, key=lambda name: self._sampled(name, situation, rng))
+        odds = [self._odds(name, situation) for name in open_ones]
+        welcome = [one for one in odds if not one.is_avoided] or odds
+        return max(welcome, key=lambda one: one.sample(rng, self._n_pending[one.technique])).technique
 
     def predict(self, situation: Situation, technique: str) -> float:
         """Octaves that an attempt should gain, failures and losses counted as nothing.
@@ -90,9 +106,14 @@ class KnowledgeBase:
         """Whether the search went this way too often of late."""
         return direction in self._diversity.excluded
 
-    def _sampled(self, technique: str, situation: Situation, rng: random.Random) -> float:
-        sample = self._ledger.belief(technique, situation.state).sample(rng, self._n_pending[technique])
-        return sample * self._factor(technique, situation.previous) / self._costs.get(technique, 1.0)
+    def _odds(self, technique: str, situation: Situation) -> _Odds:
+        """Kept until the next verdict, because a candidate may take several draws."""
+        key = (technique, situation.state, situation.previous)
+        if key not in self._known_odds:
+            scale = self._factor(technique, situation.previous) / self._costs.get(technique, 1.0)
+            belief = self._ledger.belief(technique, situation.state)
+            self._known_odds[key] = _Odds(technique, belief, scale, self.avoids(technique, situation.state))
+        return self._known_odds[key]
 
     def _earning(self, technique: str, state: str) -> float:
         """Octaves per cost."""
@@ -132,6 +153,7 @@ class KnowledgeBase:
         if attempt.predicted_octaves is not None:
             self._calibration.learn(technique, attempt.predicted_octaves, attempt.octaves)
         self._usual.clear()
+        self._known_odds.clear()
         self._ledger.enter(attempt)
         self._avoid.told(attempt)
         self._diversity.judged(attempt.direction)

@@ -18,6 +18,21 @@ class PriorKnowledge(NamedTuple):
     at_s: float = 0.0
 
 
+class Situation(NamedTuple):
+    """A program that is about to be edited."""
+
+    state: str = ""  # key of its performance state; empty where nobody knows it
+    previous: str = ""  # the technique that made it
+    hardware_id: str = ""
+    latency_kind: LatencyKind | None = None
+
+    @classmethod
+    def of(cls, verdict: Verdict, technique: str = "") -> Situation:
+        """That of a judged program, which `technique` made."""
+        state = verdict.bottleneck.state.key if verdict.bottleneck else ""
+        return cls(state, technique, verdict.hardware_id, verdict.latency.kind if verdict.latency else None)
+
+
 class Standing(NamedTuple):
     """What is remembered of a judged program: how fast it is, and the little of its profile that explains it."""
 
@@ -55,15 +70,6 @@ class Standing(NamedTuple):
     def situation(self) -> Situation:
         """That of somebody who is about to edit it."""
         return Situation(self.state, self.technique, self.hardware_id, self.latency_kind)
-
-
-class Situation(NamedTuple):
-    """A program that is about to be edited."""
-
-    state: str = ""  # key of its performance state; empty where nobody knows it
-    previous: str = ""  # the technique that made it
-    hardware_id: str = ""
-    latency_kind: LatencyKind | None = None
 
 
 class Attempt(NamedTuple):

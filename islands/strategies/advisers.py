@@ -14,12 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from db.moves import direction_of, move_of
 from islands.bandit import AdaptiveBandit, Bandit, UniformBandit
 from islands.grid import Occupant
-from islands.knowledge import Attempt, KnowledgeBase, KnowledgeSummary, PriorKnowledge, Situation, Standing, cause_of
+from islands.knowledge import Attempt, KnowledgeBase, KnowledgeSummary, PriorKnowledge, Situation, cause_of
 from islands.operators.base import Operator, Proposal, cost_of
 from islands.settings import IslandSettings
 from islands.strategies.base import Draw, Expectation, Trial
 
-MOST_PROPOSALS = 3
+MOST_PROPOSALS = 2
 """Proposals that a draw may be chosen from: each costs as much as an edit does."""
 
 Propose = Callable[[], Proposal | None]
@@ -97,7 +97,7 @@ class KnowledgeAdviser(Adviser):
         self._knowledge.told(Attempt(trial.arm, situation, octaves, trial.detail, trial.expected.octaves, cause))
 
     def best_of(self, draw: Draw, propose: Propose, is_new: IsNew, rng: random.Random) -> Proposal | None:
-        """The first new proposal that promises what the technique usually gains, else the best of three."""
+        """The first new proposal that promises what the technique usually gains, else the better of two."""
         situation = situation_of(draw.parents[0])
         usual = self._knowledge.predict(situation, draw.arm) if self._knowledge.knows_moves(situation, draw.arm) else 0
         best, best_worth = None, -math.inf
@@ -128,7 +128,7 @@ class KnowledgeAdviser(Adviser):
 
 
 def situation_of(parent: Occupant) -> Situation:
-    return Standing.of(parent.verdict, parent.candidate.lineage.technique).situation
+    return Situation.of(parent.verdict, parent.candidate.lineage.technique)
 
 
 def make_adviser(
