@@ -8,6 +8,7 @@ seen through a stride of zero, so arithmetic on it costs nothing however large t
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -44,10 +45,10 @@ ERF_COST = (1, 27)
 EXTERN_COST = (2, 10)  # tanh and the like of libdevice
 ROUNDING = ("rint", "round", "floor", "ceil", "trunc")  # of libdevice: one conversion
 WHOLE_DIVISION_OPS = 18  # of integers by a number that is not known when compiling
-MASK_OPS = 1  # of a load: four an access of 16 bytes, to compare its offset and to put zeros where it is masked off
+MASKED_BYTES = 4  # of a load, for each operation to compare its offset and to put zeros where it is masked off
 DOT_MULTIPLE = {"TF32x3": ("tf32", 3), "BF16x3": ("bf16", 3), "BF16x6": ("bf16", 6), "IEEE": ("fp32", 1)}
 
-# What an eviction policy does to the distance at which data is still in L2: a modelling choice, see model/dram.py
+# What an eviction policy does to the distance at which data is still in L2: a modelling choice, see model/traffic.py
 RETENTION = {"EVICT_LAST": 2.0, "EVICT_FIRST": 0.5}
 
 OUTER_ITERATIONS = 8  # of a loop that are run, at both of its ends; the rest is extrapolated
@@ -93,7 +94,7 @@ class ProgramCounts:
         self.load_block_bytes = 0.0
         self.store_block_bytes = 0.0
         self.n_rounds = 0.0
-        self.n_iterations = 0.0
+        self.iterations_of: dict[int, float] = {}  # by the line of the loop
         self.n_syncs = 0.0
         self.n_barriers = 0.0
         self.sync_instructions = 0.0
@@ -165,6 +166,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         if not isinstance(items, range) or not items:
             yield from items
             return
+        line = sys._getframe(1).f_lineno  # of the kernel that asks for the next iteration
         total, limit = len(items), self.max_iterations[min(self.loop.depth, len(self.max_iterations) - 1)]
         picked = _both_ends(total, limit)
         outer, self.loop = self.loop, LoopFrame(self.loop, self.loop.depth + 1, self.loop.weight)
@@ -172,7 +174,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         for i in picked:
             share = total if len(picked) == 1 else 1.0 if i == 0 else (total - 1) / (len(picked) - 1)
             self.loop.weight = outer.weight * share
-            self.counts.n_iterations += self.loop.weight / n_unrolled
+            self.counts.iterations_of[line] = self.counts.iterations_of.get(line, 0.0) + self.loop.weight / n_unrolled
             self._is_loading = False
             self._check_time()
             yield items[i]
@@ -214,7 +216,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         return self._load(ptrs, uniform(np.True_, ptrs.data.shape, tl.int1), *policy, **named)
 
     def create_masked_load(self, ptrs: Any, mask: Any, other: Any, *policy: Any, **named: Any) -> Any:
-        self.count(ptrs.data.size, (0, MASK_OPS))
+        self.count(block_bytes(ptrs) // MASKED_BYTES)
         return self._load(ptrs, mask, *policy, **named)
 
     def _load(self, ptrs: Any, mask: Any, *policy: Any, **named: Any) -> Any:

@@ -52,6 +52,7 @@ class LaunchTrace(Record):
     dot_flops: dict[str, float] = Field(default_factory=dict)  # by kind, as in `Hardware.tflops`; a multiply-add is two
     n_rounds: float = 0.0  # groups of loads that wait for memory one after the other
     n_iterations: float = 0.0  # of loops that stay loops in the machine code
+    n_repeats: float = 1.0  # of the loop body that runs most often
     n_syncs: float = 0.0  # reductions and scans
     n_barriers: float = 0.0  # those of them in which warps wait for each other
     sync_instructions: float = 0.0  # that they take, of all warps; see `meetings`

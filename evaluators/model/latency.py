@@ -2,19 +2,23 @@
 
 For each launch:
 
-    time = launch + norm_p(memory, waves * (start + meetings + computing + spilling))
+    time = launch + spread(waves) * norm_p(memory, waves * program) + spills
 
-* memory: the longest of DRAM bytes over its bandwidth, L2 bytes over its bandwidth, and what the loads in flight can
-  bring by Little's law (bytes in flight over latency; Volkov, "Understanding latency hiding on GPUs", 2016).
-* computing: the busiest unit of an SM, with all programs that are on it: plain lanes, special functions, tensor cores.
+* memory: the longer of DRAM bytes over its bandwidth and L2 bytes over its bandwidth, longer for short stretches.
+* program: start + norm_q(alone, together). Alone is its own way from its first instruction to its last: rounds of
+  loads, each of which waits for memory (Volkov, "Understanding latency hiding on GPUs", 2016), instructions one after
+  the other, and meetings of its warps. Together is what the busiest unit of an SM needs for all programs that are on
+  it: issue, shared memory and shuffles, special functions, tensor cores. See `work`.
 * norm_p: a program whose warps go in step waits for memory, then computes, then stores. One such group on an SM
-  cannot do two of these at a time (p = 1: times add); several overlap (p = 4: nearly the maximum).
+  can hardly do two of these at a time (p = 1: times add); several overlap (large p: the longest counts).
+* spread: SMs do not end together, and the less so the fewer programs each of them has run one after the other.
 
-Constants are anchored at an H200 where a comment says so, and else taken from the sources named beside them.
+How well this follows measured latencies is in `benchmarks/calibration.py`, the figures are in `constants`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -25,7 +29,7 @@ from evaluators.model.residency import Residency, residency_of
 from evaluators.model.traffic import Traffic, footprint_bytes, traffic_of
 from evaluators.model.work import LINE_BYTES, busiest_unit_us, rounds_ahead, work_of
 
-# Bytes per clock between an SM and L2 (Nvidia A100 architecture whitepaper)
+# Bytes per clock between an SM and L2; between its lanes and L1 (Nvidia A100 architecture whitepaper)
 SM_L2_BYTES = 64
 SM_L1_BYTES = 128
 
@@ -98,28 +102,20 @@ def _model_launch(launch: Launch, trace: LaunchTrace, hardware: Hardware, consta
     residency = residency_of(launch, hardware)
     traffic = traffic_of(launch, trace, residency, hardware, constants)
     work = work_of(launch, trace, residency, hardware, constants)
-    dram_us = _us(
-        traffic.dram_read / constants.read_gain + traffic.dram_write * constants.write_cost, hardware.dram_gb_s
-    )
-    sms_gb_s = residency.n_active_sms * SM_L2_BYTES * hardware.sm_clock_ghz
-    l2_us = _us(traffic.l2, min(hardware.l2_gb_s * constants.l2_gain, sms_gb_s))
-    spilled_us = _us(traffic.spilled_to_l2, hardware.l2_gb_s * constants.spill_share)
-    spilled_us += _us(
-        traffic.spilled_to_l1, hardware.n_sms * SM_L1_BYTES * hardware.sm_clock_ghz * constants.spill_share
-    )
-    together_us = busiest_unit_us(work, trace, hardware, residency.per_sm)
-    program_us = constants.start_us + norm(constants.wave_norm, work.alone_us, together_us)
+    memory = _memory_of(traffic, residency, hardware, constants)
+    memory_us = max(memory.dram_us, memory.l2_us) * _scatter(trace, constants)
+    program_us = constants.start_us + work.alone_us
+    together_us = busiest_unit_us(work, trace, hardware, math.ceil(residency.n_programs / hardware.n_sms))
+    waves_us = norm(constants.wave_norm, residency.n_waves * program_us, together_us)
+    waves_us *= trace.imbalance ** (1 / residency.n_waves)
     overlap = _overlap(launch, trace, residency, constants)
-    waves_us = residency.n_waves * program_us * trace.imbalance ** (1 / residency.n_waves)
-    late = 1.0 + constants.spread / (residency.n_programs / residency.at_once) ** 0.5
+    spread = 1.0 + constants.spread / (residency.n_programs / residency.at_once) ** 0.5
     time = LaunchTime(
         kernel=launch.kernel,
-        total_us=hardware.launch_us
-        + norm(overlap, max(dram_us, l2_us) * _scatter(trace, constants), waves_us) * late
-        + spilled_us,
-        dram_us=dram_us,
-        l2_us=l2_us,
-        spilled_us=spilled_us,
+        total_us=hardware.launch_us + spread * norm(overlap, memory_us, waves_us) + memory.spilled_us,
+        dram_us=memory.dram_us,
+        l2_us=memory.l2_us,
+        spilled_us=memory.spilled_us,
         wait_us=work.wait_us,
         busy_us=work.busy_us,
         program_us=program_us,
@@ -128,6 +124,27 @@ def _model_launch(launch: Launch, trace: LaunchTrace, hardware: Hardware, consta
         compute_us=busiest_unit_us(work, trace, hardware, residency.n_programs / hardware.n_sms),
     )
     return _Modelled(launch, trace, residency, traffic, time)
+
+
+class _Memory(NamedTuple):
+    """What the bytes of a launch take at each level, if nothing else did."""
+
+    dram_us: float
+    l2_us: float
+    spilled_us: float
+
+
+def _memory_of(traffic: Traffic, residency: Residency, hardware: Hardware, constants: ModelConstants) -> _Memory:
+    dram_bytes = traffic.dram_read / constants.read_gain + traffic.dram_write * constants.write_cost
+    sm_gb_s = SM_L2_BYTES * hardware.sm_clock_ghz
+    l2_gb_s = min(hardware.l2_gb_s * constants.l2_gain, residency.n_active_sms * sm_gb_s)
+    spill_l1_gb_s = hardware.n_sms * SM_L1_BYTES * hardware.sm_clock_ghz * constants.spill_share
+    spill_l2_gb_s = hardware.l2_gb_s * constants.spill_share
+    return _Memory(
+        dram_us=_us(dram_bytes, hardware.dram_gb_s),
+        l2_us=_us(traffic.l2, l2_gb_s),
+        spilled_us=_us(traffic.spilled_to_l1, spill_l1_gb_s) + _us(traffic.spilled_to_l2, spill_l2_gb_s),
+    )
 
 
 def _scatter(trace: LaunchTrace, constants: ModelConstants) -> float:
@@ -143,13 +160,13 @@ def norm(p: float, *times: float) -> float:
 
 
 def _overlap(launch: Launch, trace: LaunchTrace, residency: Residency, constants: ModelConstants) -> float:
-    """p of the norm: groups of warps on an SM that go their own way, from 1 up.
+    """p of the norm: groups of warps on an SM that go their own way.
 
     The warps of a program go their own way between two barriers, so while there are more rounds of loads than barriers.
     """
     groups = residency.per_sm * min(max(1.0, trace.n_rounds / max(trace.n_barriers, 1.0)), launch.num_warps)
     groups *= rounds_ahead(launch, trace)
-    return min(constants.most_overlap, float(groups))
+    return min(constants.most_overlap, max(constants.least_overlap, float(groups)))
 
 
 def _floor_us(parts: list[_Modelled], hardware: Hardware, constants: ModelConstants) -> float:

@@ -36,7 +36,7 @@ def traffic_of(
     launch: Launch, trace: LaunchTrace, residency: Residency, hardware: Hardware, constants: ModelConstants
 ) -> Traffic:
     """The bytes of a launch at each level of memory."""
-    spilled = 2.0 * launch.spill_bytes * residency.threads * residency.n_programs * max(1.0, trace.n_iterations)
+    spilled = 2.0 * launch.spill_bytes * residency.threads * residency.n_programs * max(1.0, trace.n_repeats)
     spill_room = launch.spill_bytes * residency.threads * residency.per_sm
     # what else is loaded goes through L1 and leaves no room there, but for copies past it
     is_in_l1 = launch.has_async_copies and spill_room <= _l1_bytes(launch, residency, hardware)

@@ -18,6 +18,9 @@ SFU_LANES = 16
 NARROWEST_LOAD = 4
 WIDEST_COPY = 16  # bytes of one thread, past L1
 LINE_BYTES = 128
+# Of a warp, counted in the SASS of a copy: address and access; counter, comparison, jump and pointers that advance
+ACCESS_INSTRUCTIONS = 2
+LOOP_INSTRUCTIONS = 6
 REGISTER_BYTES = 4
 FEWEST_REGISTERS = 4  # that hold what a thread has loaded
 
@@ -43,12 +46,12 @@ def work_of(
     """What a program of the launch does."""
     accesses = _Accesses.of(launch, trace)
     instructions = trace.plain_ops / WARP_SIZE + trace.sync_instructions
-    instructions += (accesses.n_loads + accesses.n_stores) * constants.access_instructions
-    instructions += trace.n_iterations * launch.num_warps * constants.loop_instructions
+    instructions += (accesses.n_loads + accesses.n_stores) * ACCESS_INSTRUCTIONS
+    instructions += trace.n_iterations * launch.num_warps * LOOP_INSTRUCTIONS
     is_narrow_copy = launch.has_async_copies and accesses.vector_bytes < WIDEST_COPY
     per_load = constants.async_cycles if is_narrow_copy else accesses.turns
     meeting = trace.n_syncs * constants.shuffles_cycles
-    meeting += trace.n_barriers * (constants.exchange_cycles + constants.barrier_cycles_per_warp * launch.num_warps)
+    meeting += trace.n_barriers * launch.num_warps * constants.barrier_cycles_per_warp
     cycles = meeting + instructions / launch.num_warps * constants.cycles_per_instruction
     n_ahead = rounds_ahead(launch, trace)
     return Work(

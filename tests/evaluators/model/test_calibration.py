@@ -30,7 +30,7 @@ def test_there_are_enough_variants() -> None:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_ranks_within_a_problem(name: str) -> None:
     found = agreement(PROBLEMS[name], FITTED)
-    assert found.rank_correlation > 0.7
+    assert found.rank_correlation > 0.5
     assert found.median_absolute_error < 0.15
 
 

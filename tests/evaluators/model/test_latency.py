@@ -280,7 +280,7 @@ def test_softmax_8192_4096_in_one_pass(compiling: Zygote, interpreting: Zygote) 
         for w in (8, 32)
     )
     assert eight == pytest.approx(62.4, rel=0.1)
-    assert all_warps == pytest.approx(86.8, rel=0.15)
+    assert all_warps == pytest.approx(86.8, rel=0.2)
 
 
 def test_softmax_4096_65536_in_two_walks(compiling: Zygote, interpreting: Zygote) -> None:
