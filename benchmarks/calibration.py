@@ -71,7 +71,8 @@ class Agreement(NamedTuple):
 
 def main() -> None:
     arguments = _arguments()
-    variants = [v for path in arguments.archives for v in trace_archive(path)] or read_variants(arguments.variants)
+    traced = [v for path in arguments.archives for v in trace_archive(path)]
+    variants = _without_repeats(traced) or read_variants(arguments.variants)
     if arguments.save:
         write_variants(arguments.save, variants)
     problems = by_problem(variants)
@@ -120,6 +121,11 @@ def trace_archive(path: Path) -> list[Variant]:
             except CaptureFailed as failed:
                 print(f"{path}: {verdict.program_id} is left out: {failed.reason}")
     return list(found.values())
+
+
+def _without_repeats(variants: Sequence[Variant]) -> list[Variant]:
+    """A program that several archives have counts once, as the first has measured it."""
+    return list({(v.problem, v.program_id): v for v in reversed(variants)}.values())[::-1]
 
 
 def _is_measured(evaluation: Evaluation) -> bool:
