@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from db.frozen import Record
 from db.moves import move_of
 from db.queries import Question
-from db.records import LatencyKind
+from db.records import LatencyKind, Verdict
 
 MOST_OCTAVES = 2.0
 """Gains and losses count up to a factor of four: one lucky rewrite must not outweigh a hundred attempts."""
@@ -135,6 +135,48 @@ def evidence_for(asked: Asked, details: Iterable[Sequence[str]]) -> Question:
         conditions.append("a.created_s < ?")
         parameters.append(asked.until_s)
     return Question(_EVIDENCE.format(condition=" AND ".join(conditions)), parameters)
+
+
+class JudgedAttempt(NamedTuple):
+    """One attempt, with what the judge said of the parent and of the child. Octaves are None for what failed."""
+
+    candidate_id: str
+    technique: str
+    previous: str
+    detail: str
+    state: str
+    predicted_octaves: float | None
+    octaves: float | None
+    parent: Verdict
+    child: Verdict
+
+
+def latest_attempts(state: str, technique: str, limit: int) -> Question:
+    """What `judged_attempt_of` reads of the last attempts, the latest first: of states whose key holds a text."""
+    asked = [("contains(a.state, ?)", state), ("a.technique = ?", technique)]
+    conditions = " AND ".join(["TRUE", *(sql for sql, value in asked if value)])
+    sql = f"""
+WITH latest AS (
+    SELECT * FROM attempts AS a WHERE {conditions} ORDER BY seq DESC LIMIT {int(limit)}
+)
+SELECT
+    latest.candidate_id, latest.technique, coalesce(latest.previous, ''), coalesce(latest.detail, ''),
+    coalesce(latest.state, ''), latest.predicted_octaves, latest.octaves, child.verdict, first.verdict
+FROM latest
+JOIN evaluations AS child ON child.seq = latest.seq
+JOIN (
+    SELECT run_id, program_id, min(seq) AS seq FROM evaluations
+    WHERE latency_us IS NOT NULL AND operator != 'confirm' GROUP BY run_id, program_id
+) AS parent ON parent.run_id = latest.run_id AND parent.program_id = child.parents[1]
+JOIN evaluations AS first ON first.seq = parent.seq
+ORDER BY latest.seq DESC
+"""
+    return Question(sql, [value for _, value in asked if value])
+
+
+def judged_attempt_of(row: Sequence[Any]) -> JudgedAttempt:
+    *facts, child, parent = row
+    return JudgedAttempt._make([*facts, Verdict.model_validate_json(parent), Verdict.model_validate_json(child)])
 
 
 def evidence_of(row: Sequence[Any]) -> TechniqueEvidence:

@@ -17,7 +17,18 @@ from typing import Any, Literal, Self
 
 from db import queries
 from db.errors import NotFoundError
-from db.knowledge import DETAILS, Asked, TechniqueEvidence, evidence_for, evidence_of, imported, summed
+from db.knowledge import (
+    DETAILS,
+    Asked,
+    JudgedAttempt,
+    TechniqueEvidence,
+    evidence_for,
+    evidence_of,
+    imported,
+    judged_attempt_of,
+    latest_attempts,
+    summed,
+)
 from db.queries import Elite, LineageRow, Question, Scope, Table
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
 
@@ -236,6 +247,15 @@ class ArchiveReader(ABC):
             own = [evidence_of(row) for row in rows]
             others = [TechniqueEvidence.model_validate_json(record) for (record,) in brought]
             return summed([*own, *others]) if others else own
+
+    def attempts(self, *, state: str = "", technique: str = "", limit: int = 20) -> list[JudgedAttempt]:
+        """The last attempts, the latest first, with both verdicts.
+
+        Args:
+            state: only on parents whose state's key holds this text.
+            technique: only with this one.
+        """
+        return [judged_attempt_of(row) for row in self._rows(latest_attempts(state, technique, limit))]
 
     # ----------------------------------------------------------------------------------------------------- private
 

@@ -13,12 +13,12 @@ from typing import Any
 from pydantic import ValidationError
 
 from db.errors import ConfigError
-from db.knowledge import MOST_OCTAVES, TechniqueEvidence, summed
+from db.knowledge import MOST_OCTAVES, JudgedAttempt, TechniqueEvidence, summed
 from db.live import open_for_reading
 from db.reading import ArchiveReader
 from db.records import LatencyKind, Record
 from evolve.config import RunConfig
-from islands.knowledge import PriorKnowledge
+from islands.knowledge import PriorKnowledge, Standing, cause_of
 
 FORMAT = "evolve knowledge 1"
 _Z = 1.959964  # two-sided 95% of the normal distribution
@@ -43,6 +43,20 @@ class TechniqueValue(Record):
     change_low: float | None  # 95% interval of that average
     change_high: float | None
     error_octaves: float | None  # root mean square of prediction against gain
+
+
+class AttemptStory(Record):
+    """One attempt: what it was expected to gain, what it gained, and why the two differ."""
+
+    candidate_id: str
+    technique: str
+    previous: str  # the technique that had made the parent
+    detail: str  # what was changed
+    state: str
+    predicted_octaves: float | None
+    latency_kind: LatencyKind | None  # the parent's
+    octaves: float | None  # None for a program that failed
+    cause: str
 
 
 # ----------------------------------------------------------------------------------------------- what a run starts from
@@ -161,6 +175,28 @@ def technique_values(
     in_order = sorted(groups.values(), key=lambda group: (group[0].latency_kind, -sum(one.n_tried for one in group)))
     best = [sorted(map(value_of, group), key=_by_gain)[:limit] for group in in_order]
     return [value for group in best for value in group]
+
+
+def attempt_stories(
+    archive: ArchiveReader, *, state: str = "", technique: str = "", limit: int = 20
+) -> list[AttemptStory]:
+    """The last attempts, the latest first. Arguments as for `ArchiveReader.attempts`."""
+    return [_story(one) for one in archive.attempts(state=state, technique=technique, limit=limit)]
+
+
+def _story(one: JudgedAttempt) -> AttemptStory:
+    before, after = Standing.of(one.parent), Standing.of(one.child)
+    return AttemptStory(
+        candidate_id=one.candidate_id,
+        technique=one.technique,
+        previous=one.previous,
+        detail=one.detail,
+        state=one.state,
+        predicted_octaves=one.predicted_octaves,
+        latency_kind=before.latency_kind,
+        octaves=one.octaves,
+        cause=cause_of(before, after, one.predicted_octaves, one.octaves),
+    )
 
 
 def value_of(one: TechniqueEvidence) -> TechniqueValue:

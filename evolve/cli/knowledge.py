@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +11,17 @@ from typing import Annotated
 import typer
 
 from db.archive import ProgramArchive
+from db.records import LatencyKind
 from evolve.cli.console import Column, note, print_json, print_table
 from evolve.cli.endings import guarded
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive, AsJson
-from evolve.knowledge import TechniqueValue, read_knowledge, technique_values, write_knowledge
+from evolve.knowledge import (
+    TechniqueValue,
+    attempt_stories,
+    read_knowledge,
+    technique_values,
+    write_knowledge,
+)
 from evolve.queries import reading
 
 app = typer.Typer(help="Show what techniques turned out to be worth, or carry it to another archive.")
@@ -22,6 +30,8 @@ Without = Annotated[
     list[str] | None,
     typer.Option("--without", help="Leave out what was learnt on this problem. Repeatable.", metavar="PROBLEM"),
 ]
+State = Annotated[str, typer.Option("--state", help="Only states whose key holds this text.", metavar="TEXT")]
+TechniqueName = Annotated[str, typer.Option("--technique", help="Only this technique.", metavar="NAME")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many of each state.", metavar="N")]
 
 
@@ -29,8 +39,8 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so ma
 @guarded
 def show(
     context: typer.Context,
-    state: Annotated[str, typer.Option("--state", help="Only states whose key holds this text.", metavar="TEXT")] = "",
-    technique: Annotated[str, typer.Option("--technique", help="Only this technique.", metavar="NAME")] = "",
+    state: State = "",
+    technique: TechniqueName = "",
     moves: Annotated[bool, typer.Option("--moves", help="Show each move of a technique by itself.")] = False,
     limit: Limit = None,
     without: Without = None,
@@ -50,6 +60,28 @@ def show(
         note("nothing was learnt yet")
     else:
         _print_states(found, with_moves=moves)
+
+
+@app.command("attempts")
+@guarded
+def attempts(
+    state: State = "",
+    technique: TechniqueName = "",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.", metavar="N")] = 20,
+    archive: Archive = DEFAULT_ARCHIVE,
+    as_json: AsJson = False,
+) -> None:
+    """List the last attempts: what each was expected to gain, what it gained, and why the two differ."""
+    with reading(archive) as reader:
+        found = attempt_stories(reader, state=state, technique=technique, limit=limit)
+    if as_json:
+        print_json([story.model_dump(mode="json") for story in found])
+    elif not found:
+        note("nothing was tried yet")
+    else:
+        kinds = sorted({story.latency_kind for story in found if story.latency_kind})
+        rows = [{**story.model_dump(), str(story.latency_kind): story.octaves} for story in found]
+        print_table(rows, _attempt_columns(kinds))
 
 
 @app.command("export")
@@ -125,3 +157,14 @@ def _change(value: TechniqueValue) -> str | None:
 
 def _percent(octaves: float) -> str:
     return f"{2**-octaves - 1:+.1%}"
+
+
+def _attempt_columns(kinds: Sequence[LatencyKind]) -> list[Column]:
+    return [
+        Column("candidate_id", "candidate", is_whole=True),
+        Column("technique", "technique"),
+        Column("detail", "what was changed"),
+        Column("predicted_octaves", "predicted", _percent, is_number=True),
+        *(Column(kind, kind, _percent, is_number=True) for kind in kinds),
+        Column("cause", "cause of the difference"),
+    ]

@@ -19,6 +19,7 @@ from evolve.cli.main import main
 from evolve.config import load_config
 from evolve.knowledge import (
     FORMAT,
+    attempt_stories,
     collect_knowledge,
     condensed,
     read_knowledge,
@@ -246,6 +247,28 @@ def test_states_are_chosen_by_a_part_of_their_key(call: Call, tmp_path: Path) ->
     assert code == 0 and "spills/-/registers/row/sm_90" in out and "launches" not in out
     code, out, err = call("knowledge", "--archive", path, "--state", "tensor")
     assert (code, out) == (0, "") and "nothing was learnt yet" in err
+
+
+def test_attempts_say_what_came_of_them_and_why(call: Call, archive: Path, tmp_path: Path) -> None:
+    with ProgramArchive.open(archive, read_only=True) as reader:
+        stories = attempt_stories(reader, limit=500)
+        assert len(stories) == sum(one.n_tried for one in reader.knowledge())
+        for story in stories:
+            assert (story.octaves is None) == story.cause.startswith("failed: gate ")
+        assert len({story.cause for story in stories}) > 2
+        latest = reader.query("SELECT candidate_id FROM attempts ORDER BY seq DESC LIMIT 3").rows
+        assert [story.candidate_id for story in stories[:3]] == [row[0] for row in latest]
+        assert {story.technique for story in attempt_stories(reader, technique="exp2")} == {"exp2"}
+        assert attempt_stories(reader, state="spills") == []
+    code, out, _ = call("knowledge", "attempts", "--limit", 80, "--archive", archive)
+    header, *lines = out.splitlines()
+    assert code == 0 and len(lines) == 80
+    assert "measured" in header and "modelled" in header and "cause of the difference" in header
+    code, out, _ = call("knowledge", "attempts", "--json", "--limit", 2, "--archive", archive)
+    assert code == 0 and {row["latency_kind"] for row in json.loads(out)} == {"modelled"}
+    empty = tmp_path / "empty.duckdb"
+    ProgramArchive.open(empty).close()
+    assert "nothing was tried yet" in call("knowledge", "attempts", "--archive", empty)[2]
 
 
 def test_knowledge_moves_from_one_archive_to_another(call: Call, archive: Path, tmp_path: Path) -> None:
