@@ -16,7 +16,7 @@ from support.workers import MadeUpEvaluator, MadeUpPreparer, make_candidate, mak
 
 from db.actor import ArchiveActor
 from db.errors import SeedError
-from db.records import EntryPoint, Evaluation, PrecisionClass
+from db.records import EntryPoint, Evaluation, Lineage, PrecisionClass
 from evolve.budget import Budget
 from evolve.events import Event, Judged, Migrated, Ticked
 from evolve.judging import ActorPool, JudgePool
@@ -230,6 +230,17 @@ def test_a_resumed_search_goes_on_where_it_was(stage: StageMaker) -> None:
     assert len(programs) == len({e.candidate.candidate_id for e in programs}) == 10
     assert len({e.candidate.program_id for e in programs}) == 10  # nothing is asked a second time
     assert later.count(Judged) == 4 and 7.0 <= later.budget.elapsed_s < 7.0 + LIMIT_S
+
+
+def test_a_resumed_island_learns_what_children_of_migrants_gained(stage: StageMaker, tmp_path: Path) -> None:
+    play = stage(n_islands=2)
+    parent = make_candidate(0, tmp_path, us=80.0)
+    lineage = Lineage(operator="num_warps", technique="num_warps", parents=(parent.program_id,))
+    child = make_candidate(1, tmp_path, us=40.0).model_copy(update={"island": 1, "lineage": lineage})
+    judged = [Evaluation(candidate=c, verdict=make_verdict(c)) for c in (parent, child)]
+    play.play(lambda: play.search.restore(judged, elapsed_s=0.0))
+    told = ray.get(play.islands[1].summary.remote(), timeout=60)
+    assert told.knowledge.n_attempts == 1 and told.techniques["num_warps"].improved == 1
 
 
 def test_ticks_tell_where_a_run_stands_and_stagnation_ends_it(stage: StageMaker) -> None:

@@ -31,6 +31,7 @@ def test_what_pays_in_a_state_is_chosen_there() -> None:
 
 def test_what_it_sees_in_this_run_counts_too() -> None:
     knowledge = base()
+    shares(knowledge)  # what was thought before is thought over
     for _ in range(6):
         knowledge.told(attempt("turn_rows", WON))
         knowledge.told(attempt("turn_cache", LOST))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections import Counter
 
@@ -12,8 +13,14 @@ from support.landscape import Landscape, Turn, correct, failed
 
 from db.errors import ConfigError
 from db.records import Evaluation
+from islands.grid import AddStatus
+from islands.knowledge import Standing
+from islands.operators.base import Proposal
+from islands.settings import IslandSettings
 from islands.strategies import STRATEGIES, Beam, BestOfN, Greedy, MapElites, Strategy, make_strategy
+from islands.strategies.base import Draw, Stock, Trial
 from islands.strategies.beam import N_ROUNDS, PLANS_PER_ROUND, WIDTH
+from islands.strategies.openings import STRIKES
 
 LAND = Landscape(1)
 
@@ -137,6 +144,25 @@ class TestMapElites(StrategyContract):
             tried[is_fertile] += 1
             island.tell([correct(candidate, 1e4 * 1.1**k) if is_fertile else failed(candidate)])
         assert tried[True] > 15
+
+    def test_it_declines_what_goes_in_circles_until_nothing_else_is_left(self) -> None:
+        operator = Turn("BLOCK", [512, 2048])
+        strategy = MapElites()
+        strategy.start([operator], IslandSettings())
+        parent, rng = occupant(100.0, source=landscape.SEED_SOURCE), random.Random(0)
+        up = Proposal("", operator.name, "BLOCK 1024 -> 2048", (parent.program_id,))
+        draw = Draw(operator, (parent,))
+        for k in range(6):
+            assert strategy.accepts(draw, up, rng)
+            child, before = occupant(100.0 + k / 10), Standing.of(parent.verdict)
+            status = AddStatus.REJECTED
+            strategy.told(Trial("c", operator.name, up.parents, 100.0, child, status, up.detail, before=before))
+        assert not strategy.accepts(draw, up, rng)
+        assert strategy.draw(Stock([parent], [], 0), rng) is not None
+        for _ in range(STRIKES):
+            strategy.wasted(draw, applies=True)
+        assert strategy.draw(Stock([parent], [], 0), rng) is not None  # opened again, and now everything is welcome
+        assert strategy.accepts(draw, up, rng)
 
     def test_a_batch_shares_parents_and_single_asks_do_not_have_to(self) -> None:
         def n_leaders(batch: int, rng_seed: int) -> int:
