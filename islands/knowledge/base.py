@@ -20,6 +20,13 @@ from islands.settings import IslandSettings
 
 N_RECENT = 32
 
+USUAL_HEADROOM, HEADROOM_LIMITS = 0.8, (0.05, 5.0)
+"""Octaves from the roofline at which a technique gains what it usually does, and what more or less of it may change.
+
+On 1180 attempts at 14 problems on an H200 the gain of an attempt grew in proportion to the parent's distance from the
+roofline (correlation 0.39); with it, predictions of held-out problems became better than their mean gain.
+"""
+
 
 class _Odds(NamedTuple):
     """What speaks for a technique in a situation: what it should gain, and by how much that is scaled for its cost."""
@@ -80,6 +87,15 @@ class KnowledgeBase:
         self._begin(situation)
         mean = self._ledger.belief(technique, situation.state).mean
         return mean * self._factor(technique, situation.previous)
+
+    def expect(self, situation: Situation, technique: str) -> float:
+        """What an attempt on this very program should gain: what the technique usually gains, and more of it the
+        farther the program is from the roofline. Octaves."""
+        usual = self.predict(situation, technique)
+        if situation.headroom_octaves is None:
+            return usual
+        least, most = HEADROOM_LIMITS
+        return usual * min(max(situation.headroom_octaves / USUAL_HEADROOM, least), most)
 
     def weigh(self, situation: Situation, technique: str, move: str, rng: random.Random) -> float:
         """A draw of what one move of a technique should gain, in octaves; what lost not long ago is worth nothing."""

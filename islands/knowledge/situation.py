@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from db.knowledge import TechniqueEvidence
 from db.moves import direction_of, move_of
+from db.profile import Profile
 from db.records import Gate, LatencyKind, Verdict
 
 
@@ -25,12 +27,15 @@ class Situation(NamedTuple):
     previous: str = ""  # the technique that made it
     hardware_id: str = ""
     latency_kind: LatencyKind | None = None
+    headroom_octaves: float | None = None  # how far it is from the roofline; None where nobody knows
 
     @classmethod
     def of(cls, verdict: Verdict, technique: str = "") -> Situation:
         """That of a judged program, which `technique` made."""
         state = verdict.bottleneck.state.key if verdict.bottleneck else ""
-        return cls(state, technique, verdict.hardware_id, verdict.latency.kind if verdict.latency else None)
+        kind = verdict.latency.kind if verdict.latency else None
+        headroom = _headroom_of(verdict.profile) if verdict.profile else None
+        return cls(state, technique, verdict.hardware_id, kind, headroom)
 
 
 class Standing(NamedTuple):
@@ -47,6 +52,7 @@ class Standing(NamedTuple):
     spill_bytes: int | None = None
     occupancy: float | None = None
     dram_bytes: float | None = None
+    headroom_octaves: float | None = None  # to the speed of light of the busiest unit
 
     @classmethod
     def of(cls, verdict: Verdict, technique: str = "") -> Standing:
@@ -64,12 +70,13 @@ class Standing(NamedTuple):
             spill_bytes=profile.spill_bytes if profile else None,
             occupancy=profile.occupancy if profile else None,
             dram_bytes=None if read is None or written is None else read + written,
+            headroom_octaves=_headroom_of(profile) if profile else None,
         )
 
     @property
     def situation(self) -> Situation:
         """That of somebody who is about to edit it."""
-        return Situation(self.state, self.technique, self.hardware_id, self.latency_kind)
+        return Situation(self.state, self.technique, self.hardware_id, self.latency_kind, self.headroom_octaves)
 
 
 class Attempt(NamedTuple):
@@ -89,6 +96,12 @@ class Attempt(NamedTuple):
     @property
     def direction(self) -> str:
         return direction_of(self.technique, self.detail)
+
+
+def _headroom_of(profile: Profile) -> float | None:
+    """Octaves between a program and the roofline; None for a profile that says nothing of it."""
+    efficiency = min(profile.roofline_efficiency, 1.0)
+    return -math.log2(efficiency) if efficiency > 0 else None
 
 
 @lru_cache(maxsize=4096)

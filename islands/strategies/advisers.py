@@ -117,7 +117,7 @@ class KnowledgeAdviser(Adviser):
 
     def expects(self, draw: Draw) -> Expectation:
         situation = situation_of(draw.parents[0])
-        return Expectation(situation.state, self._knowledge.predict(situation, draw.arm))
+        return Expectation(situation.state, self._knowledge.expect(situation, draw.arm))
 
     def summary(self) -> KnowledgeSummary | None:
         return self._knowledge.summary()

@@ -231,3 +231,13 @@ def test_choosing_is_quick() -> None:
         chosen = knowledge.choose(situation(previous="turn_k1"), names, rng)
         knowledge.told(attempt(chosen, 0.1))
     assert (time.perf_counter() - started) / 200 < 0.001
+
+
+def test_a_program_near_the_roofline_has_little_to_gain() -> None:
+    knowledge = base()
+    near, usual, far, unknown = (
+        knowledge.expect(situation()._replace(headroom_octaves=octaves), "turn_warps")
+        for octaves in (0.08, 0.8, 1.6, None)
+    )
+    assert near == pytest.approx(0.1 * usual) and far == pytest.approx(2 * usual)
+    assert usual == unknown == knowledge.predict(situation(), "turn_warps")
