@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from db.records import Capture, Hardware, Latency, Launch, PrecisionClass, Profile
+from evaluators.gates.integrity import floor_us
 from evaluators.input_sets import Drawn, n_bytes_of
 from evaluators.problems.reference import Reference
 
@@ -42,7 +43,7 @@ def work_of(reference: Reference, drawn: Drawn, precision: PrecisionClass) -> Wo
 def measured_profile(work: Work, latency: Latency, captures: Sequence[Capture], hardware: Hardware) -> Profile:
     """Speed of light of a measured latency, each in [0, 100], with what the compiler says of the widest launch."""
     seconds = latency.device_us * 1e-6
-    memory = work.moved_bytes / seconds / (hardware.dram_gb_s * 1e9)
+    memory = floor_us(work.moved_bytes, hardware) / latency.device_us
     rate = hardware.tflops.get(work.kind, 0.0) * 1e12
     compute = work.flops / seconds / rate if rate else 0.0
     launch = _widest(captures)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from db.records import Gate, GateResult, Hardware
+from evaluators.model.constants import FITTED
 
 FLOOR_SLACK = 0.97
 # What a message to a child and back costs beside the launches, and how much slower the judge may see them.
@@ -50,8 +51,9 @@ def check_inputs(given: Sequence[object], kept: Sequence[object]) -> GateResult:
 
 
 def floor_us(moved_bytes: int, hardware: Hardware) -> float:
-    """Time to move every input and output byte once at the achievable bandwidth of DRAM, in microseconds."""
-    return moved_bytes / (hardware.dram_gb_s * 1e3)
+    """Time to move every input and output byte once, in microseconds, at the bandwidth of a program that only reads:
+    what writes as well, as a copy does, is slower."""
+    return moved_bytes / (hardware.dram_gb_s * FITTED.read_gain * 1e3)
 
 
 def check_floor(device_us: float, moved_bytes: int, rotated_bytes: int, hardware: Hardware) -> GateResult:
