@@ -255,3 +255,15 @@ def test_words_with_dots_in_comments_are_no_ellipsis() -> None:
         "    norm = 0.0", "    # tiles 0, 1, ..., n of a row; masks of other rows are kept...\n    norm = 1.0"
     )
     assert source_of(fenced(child)) == child
+
+
+def test_a_longer_fence_may_hold_a_shorter_one() -> None:
+    child = SOURCE.replace("norm = 0.0", "norm = 1.0") + '\n\nTEXT = """\n```\ncode\n```\n"""\n'
+    assert source_of(f"````python\n{child}````\n") == child
+
+
+def test_new_levels_are_indented_from_the_nearest_known_one() -> None:
+    """Here the first line lost its indentation, and the others kept theirs."""
+    search = "norm = 0.0\n    for begin in range(0, width, TILE):\n        at = begin + lane"
+    replace = f"{search}\n        if at:\n            extra = 1"
+    assert "        at = begin + lane\n        if at:\n            extra = 1\n" in source_of(block(search, replace))
