@@ -1,0 +1,302 @@
+"""The one door to litellm: one call to one model, and what came of it as a value.
+
+litellm is imported on the first call, in a thread, because that takes seconds. It must not look for prices on the
+network while it is imported: many machines that run searches have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar
+
+from db.errors import ConfigError
+from islands.llm.chat_body import Answer, read_answer
+from islands.llm.exchange import FailureKind, Request
+from islands.llm.keys import Keys, lent
+from islands.llm.models import ModelSpec, Price
+
+T = TypeVar("T")
+
+_LOCAL_PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"
+_LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "aiohttp")
+_REASON_LENGTH = 300
+_UNREADABLE = {
+    "JSONDecodeError",
+    "APIResponseValidationError",
+    "ValidationError",
+    "KeyError",
+    "AttributeError",
+    "TypeError",
+}
+
+
+class Refusal(NamedTuple):
+    """Why one call failed. `retry_after_s` is what the server asked for; `is_gone`: the model will not come back."""
+
+    kind: FailureKind
+    reason: str
+    is_final: bool = False
+    is_gone: bool = False
+    retry_after_s: float | None = None
+
+
+@cache
+def load_litellm() -> ModuleType:
+    """litellm, quiet and without a look at the network. Takes seconds the first time.
+
+    Raises:
+        ConfigError: it is not installed, or its installation is broken.
+    """
+    os.environ[_LOCAL_PRICES] = "True"
+    try:
+        import litellm
+    except ImportError as error:
+        raise ConfigError(f"cannot import litellm: {error}", "pip install 'litellm>=1.80'") from error
+    litellm.suppress_debug_info = True
+    litellm.drop_params = True  # a model that takes no temperature is asked without one
+    litellm.telemetry = False
+    module: ModuleType = litellm
+    return module
+
+
+def price_of(spec: ModelSpec) -> Price | None:
+    """The price of a model: as given, or from litellm's table; None for one that was called unpriced.
+
+    Raises:
+        ConfigError: it is in no table and was not called unpriced, or litellm does not know its provider.
+    """
+    litellm = load_litellm()
+    if spec.provider not in _providers(litellm):
+        raise ConfigError(f"litellm knows no provider {spec.provider!r}", _provider_hint(spec.provider, litellm))
+    if spec.is_unpriced:
+        return None
+    if spec.usd_per_mtok_in is not None and spec.usd_per_mtok_out is not None:
+        return Price(usd_per_mtok_in=spec.usd_per_mtok_in, usd_per_mtok_out=spec.usd_per_mtok_out)
+    entry = _entry_of(spec, litellm)
+    if entry.get("input_cost_per_token") is None or entry.get("output_cost_per_token") is None:
+        hint = f"give usd_per_mtok_in and usd_per_mtok_out, or say that it costs nothing: {spec.model_id},unpriced"
+        raise ConfigError(f"no price is known for {spec.model_id}", hint)
+    cached = entry.get("cache_read_input_token_cost")
+    return Price(
+        usd_per_mtok_in=entry["input_cost_per_token"] * 1e6,
+        usd_per_mtok_out=entry["output_cost_per_token"] * 1e6,
+        usd_per_mtok_cached=None if cached is None else cached * 1e6,
+    )
+
+
+def most_output_tokens(spec: ModelSpec) -> int:
+    """The limit of a model, which is not more than litellm's table says it can write."""
+    known = _entry_of(spec, load_litellm()).get("max_output_tokens")
+    return min(spec.max_output_tokens, known) if isinstance(known, int) and known > 0 else spec.max_output_tokens
+
+
+async def _call(litellm: ModuleType, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
+    response = await litellm.acompletion(**arguments)
+    body: dict[str, Any] | None = None if response is None else response.model_dump(warnings=False)
+    return body
+
+
+@cache
+def _litellm_loop() -> asyncio.AbstractEventLoop:
+    """A loop of litellm's own, in a thread that lasts as long as the process.
+
+    litellm keeps connections and a worker for each loop; the worker of 1.80 can keep a loop from ever ending. And
+    some providers fetch credentials without `await`: here this stops nobody's deadline.
+    """
+    loop = asyncio.new_event_loop()
+    # sessions that litellm never closes and workers that it drops; what calls come to is told to who asked
+    loop.set_exception_handler(lambda _loop, _context: None)
+    threading.Thread(target=loop.run_forever, name="litellm", daemon=True).start()
+    return loop
+
+
+async def _elsewhere(call: Coroutine[Any, Any, T]) -> T:
+    """Runs a call on litellm's loop. Cancelling it here cancels it there."""
+    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, _litellm_loop()))
+
+
+class Provider:
+    """Makes calls with keys that nobody else sees."""
+
+    def __init__(self, keys: Keys) -> None:
+        self._keys = keys
+        self._litellm: ModuleType | None = None
+
+    async def prepare(self) -> ModuleType:
+        """Imports litellm, once, without stopping the loop."""
+        if self._litellm is None:
+            self._litellm = await asyncio.to_thread(load_litellm)
+            _scrub_logs(self._keys.scrub)
+        return self._litellm
+
+    async def ask(self, spec: ModelSpec, request: Request, n_tokens_out: int, limit_s: float) -> Answer | Refusal:
+        """One call, no retry. Texts of errors come without keys."""
+        litellm = await self.prepare()
+        keys = self._keys.for_call(spec)
+        arguments = {
+            "model": spec.model_id,
+            "messages": [message.model_dump() for message in request.messages],
+            "max_tokens": n_tokens_out,
+            "timeout": limit_s + 1.0,
+            "num_retries": 0,
+            "max_retries": 0,
+            **({} if spec.temperature is None else {"temperature": spec.temperature}),
+            **keys.arguments,
+        }
+        try:
+            with lent(keys.environment):
+                async with asyncio.timeout(limit_s):
+                    return self._read(await _elsewhere(_call(litellm, arguments)))
+        except TimeoutError:
+            return Refusal(FailureKind.TIMEOUT, f"no answer within {limit_s:.3g} s")
+        except Exception as error:  # the boundary: whatever providers and litellm raise becomes a value here
+            return self._refusal(error)
+
+    def _read(self, body: Mapping[str, Any] | None) -> Answer | Refusal:
+        if body is None:  # of litellm, after two tries that a server answered with 422
+            return Refusal(FailureKind.BAD_REQUEST, "the server understands no such request (422)", is_final=True)
+        answer = read_answer(body)
+        if isinstance(answer, str):
+            return Refusal(FailureKind.MALFORMED, self._keys.scrub(answer))
+        return answer._replace(text=self._keys.scrub_whole(answer.text))
+
+    def _refusal(self, error: Exception) -> Refusal:
+        reason = _one_line(self._keys.scrub(str(error) or type(error).__name__))
+        kind, is_final, is_gone = _classified(error, reason)
+        return Refusal(kind, reason, is_final, is_gone, retry_after_s=_retry_after_s(error))
+
+
+def _classified(error: Exception, reason: str) -> tuple[FailureKind, bool, bool]:
+    """The kind of a failure, whether it is final for this request, and whether the model is gone for good.
+
+    litellm's classes changed between versions, and it calls broken connections and broken JSON server errors, so status
+    codes and the causes behind an error count for more than its class.
+    """
+    status = getattr(error, "status_code", None)
+    status = status if isinstance(status, int) else None
+    causes = {name for cause in _chain(error) for name in _names_of(cause)}
+    if status in (401, 403):
+        return FailureKind.AUTHENTICATION, True, True
+    if status == 402 or (status == 429 and _is_out_of_credit(error, reason)):
+        return FailureKind.RATE_LIMIT, True, True
+    if status == 429:
+        return FailureKind.RATE_LIMIT, False, False
+    if causes & _UNREADABLE or "invalid response" in reason.lower():
+        return FailureKind.MALFORMED, False, False
+    if status in (408, 504) or causes & {"Timeout", "APITimeoutError", "TimeoutException", "TimeoutError"}:
+        return FailureKind.TIMEOUT, False, False
+    if causes & {"TransportError", "ClientError", "ConnectionError", "APIConnectionError", "EndpointConnectionError"}:
+        return FailureKind.CONNECTION, False, False
+    if status is not None and 400 <= status < 500:
+        return FailureKind.BAD_REQUEST, True, status == 404
+    if status is not None and status >= 500:
+        return FailureKind.SERVER, False, False
+    return FailureKind.INTERNAL, False, False
+
+
+def _chain(error: BaseException | None) -> Iterator[BaseException]:
+    """An error and what caused it."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _names_of(error: BaseException) -> Iterator[str]:
+    """The classes of an error. litellm files half of its own under openai's connection error: those say nothing."""
+    is_litellm = type(error).__module__.startswith("litellm")
+    for kind in type(error).__mro__:
+        if not (is_litellm and kind.__module__.startswith("openai")):
+            yield kind.__name__
+
+
+def _is_out_of_credit(error: Exception, reason: str) -> bool:
+    codes = {getattr(cause, "code", None) for cause in _chain(error)}
+    return "insufficient_quota" in codes or "insufficient_quota" in reason
+
+
+def _retry_after_s(error: Exception) -> float | None:
+    """Seconds of a Retry-After header, where a server sent one in seconds or as a date."""
+    for cause in _chain(error):
+        for headers in (getattr(cause, "litellm_response_headers", None), _headers_of(cause)):
+            seconds = _seconds(headers.get("retry-after")) if headers else None
+            if seconds is not None:
+                return seconds
+    return None
+
+
+def _headers_of(error: BaseException) -> Any:
+    return getattr(getattr(error, "response", None), "headers", None)
+
+
+def _seconds(value: object) -> float | None:
+    from email.utils import parsedate_to_datetime
+
+    if not isinstance(value, str):
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(value).timestamp() - time.time()
+        except ValueError:
+            return None
+    return max(0.0, seconds) if seconds == seconds else None
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split("Traceback (most recent call last)")[0].split())
+    return line if len(line) <= _REASON_LENGTH else line[: _REASON_LENGTH - 3] + "..."
+
+
+def _providers(litellm: ModuleType) -> set[str]:
+    return {str(getattr(provider, "value", provider)) for provider in litellm.provider_list}
+
+
+def _provider_hint(name: str, litellm: ModuleType) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, _providers(litellm), n=1)
+    if near:
+        return f"did you mean {near[0]}?"
+    return "a server that speaks OpenAI's language is openai/NAME,api_base=http://host:port/v1"
+
+
+def _entry_of(spec: ModelSpec, litellm: ModuleType) -> Mapping[str, Any]:
+    """What litellm's table says of a model: under its whole id, or its name if that is of the same provider."""
+    table: Mapping[str, Mapping[str, Any]] = litellm.model_cost
+    if spec.model_id in table:
+        return table[spec.model_id]
+    entry = table.get(spec.name, {})
+    served_by = str(entry.get("litellm_provider", ""))
+    # an address of one's own is another server, whatever its model is called
+    is_same = served_by.split("-")[0] == spec.provider.split("-")[0] and spec.api_base is None
+    return entry if is_same else {}
+
+
+class _Scrubber(logging.Filter):
+    """Takes keys out of what litellm and its clients log."""
+
+    def __init__(self, scrub: Callable[[str], str]) -> None:
+        super().__init__()
+        self._scrub = scrub
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = self._scrub(record.getMessage()), ()
+        if record.exc_info:
+            record.exc_text = self._scrub(logging.Formatter().formatException(record.exc_info))
+            record.exc_info = None
+        return True
+
+
+def _scrub_logs(scrub: Callable[[str], str]) -> None:
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(_Scrubber(scrub))
