@@ -19,6 +19,7 @@ from islands.llm.programs import WHOLE, defines, is_program, parses, read_progra
 from islands.llm.refusals import Answer, Refusal, RefusalKind
 from islands.llm.regions import has_live_markers, restored, swallowed
 
+MOST_CHARACTERS = 100_000  # of an answer without what was thought before it: ten times the longest program
 _CUT = frozenset({"length", "max_tokens", "max_output_tokens"})  # how providers say that the token limit was met
 _THOUGHT = re.compile(r"\A\s*<think(?:ing)?>.*?(?P<end></think(?:ing)?>|\Z)", re.DOTALL)
 _INVISIBLE = str.maketrans({"\ufeff": None, "\u200b": None, "\u00a0": " ", "\r": "\n"})
@@ -42,6 +43,9 @@ def read_answer(
     lines, parent_lines = plain_lines(answer), plain_lines(parent)
     if not any(line.strip() for line in lines):
         return _empty(finish)
+    if sum(map(len, lines)) + len(lines) > MOST_CHARACTERS:
+        reason = f"The answer is longer than {MOST_CHARACTERS} characters. {WHOLE}"
+        return Refusal(RefusalKind.TOO_LONG, reason)
     form = "blocks" if _has_blocks(lines, entry_point) else "program"
     read = _edited if form == "blocks" else _rewritten
     child = read(lines, parent_lines, entry_point, finish)

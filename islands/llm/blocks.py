@@ -29,6 +29,9 @@ _SLOPPY_DIVIDER = re.compile(r"^\s*={5,9}\s*$")
 _REPLACE = re.compile(r"^\s*>{5,9}\s*REPLACE\s*$", re.IGNORECASE)
 _CONFLICT = re.compile(r"^\s*(?:<{7}|>{7})(?:\s|$)")
 
+MOST_BLOCKS = 50
+MOST_READINGS = 16
+
 EXAMPLE = f"Write {SEARCH}, the lines to find, {DIVIDER}, the new lines, {REPLACE}, each marker on a line of its own."
 
 
@@ -62,6 +65,11 @@ def read_blocks(lines: Sequence[str], parent_lines: Sequence[str]) -> list[Block
     lacks its end.
     """
     starts = [index for index, line in enumerate(lines) if is_search(line)]
+    if len(starts) > MOST_BLOCKS:
+        reason = (
+            f"The answer has {len(starts)} blocks, at most {MOST_BLOCKS} are read. Write the whole program instead."
+        )
+        return Refusal(RefusalKind.TOO_LONG, reason)
     is_code = any(is_search(line) for line in parent_lines)
     blocks: list[Block] = []
     begin = 0
@@ -85,7 +93,7 @@ def _readings(inside: Sequence[str]) -> list[Edit]:
         return []
     body = inside[: ends[-1]]
     dividers = _matching(_DIVIDER, body) or _matching(_SLOPPY_DIVIDER, body)
-    return [Edit(_unfenced(body[:index]), _unfenced(body[index + 1 :])) for index in dividers]
+    return [Edit(_unfenced(body[:index]), _unfenced(body[index + 1 :])) for index in dividers[:MOST_READINGS]]
 
 
 def _matching(pattern: re.Pattern[str], lines: Sequence[str]) -> list[int]:

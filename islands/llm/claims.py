@@ -10,7 +10,7 @@ from islands.llm.jsons import number_of, text_of
 from islands.llm.plans import effect_in_octaves, name_of
 
 _LINE = re.compile(r"^[\s*_>#-]*(?P<what>TECHNIQUE|CHANGE|EXPECT)[\s*_]*:[\s*_]*(?P<text>.+?)[\s*_]*$")
-LONGEST = 200
+LONGEST, LONGEST_LINE = 200, 400
 
 
 class Claim(NamedTuple):
@@ -29,7 +29,7 @@ def read_claim(answer: str) -> Claim:
     """The first line of each kind. Never refused: an edit without a claim is still an edit."""
     said: dict[str, str] = {}
     for line in plain_lines(answer):
-        found = _LINE.match(line)
+        found = _LINE.match(line[:LONGEST_LINE])
         if found:
             said.setdefault(found["what"], found["text"])
     return Claim(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+LONGEST = 200  # characters of a line that opens or closes a fence
 _FENCE = re.compile(r"^\s*(?P<mark>`{3,}|~{3,})\s*(?P<language>[^`]*)$")
 
 
@@ -23,7 +24,7 @@ class Fenced(NamedTuple):
 
 
 def is_fence(line: str) -> bool:
-    return _FENCE.match(line) is not None
+    return _match(line) is not None
 
 
 def fenced_texts(lines: Sequence[str]) -> list[Fenced]:
@@ -31,7 +32,7 @@ def fenced_texts(lines: Sequence[str]) -> list[Fenced]:
     found: list[Fenced] = []
     opening: re.Match[str] | None = None
     for index, line in enumerate(lines):
-        fence = _FENCE.match(line)
+        fence = _match(line)
         if opening is None and fence:
             opening = fence
             found.append(Fenced(_language(fence), [], index + 1, is_closed=False))
@@ -41,6 +42,10 @@ def fenced_texts(lines: Sequence[str]) -> list[Fenced]:
         elif opening is not None:
             found[-1].lines.append(line)
     return found
+
+
+def _match(line: str) -> re.Match[str] | None:
+    return _FENCE.match(line) if len(line) <= LONGEST else None
 
 
 def _language(fence: re.Match[str]) -> str:

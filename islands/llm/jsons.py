@@ -11,15 +11,17 @@ from typing import Any
 from islands.llm.answers import plain_lines
 from islands.llm.refusals import Refusal, RefusalKind
 
-MOST_STARTS = 200  # places at which a value may begin
+MOST_STARTS = 64  # places at which a value may begin
 _TRAILING_COMMA = re.compile(r",(\s*[\]}])")
+_DEEP = re.compile(r"[\[{\s\":]*")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 
 
 def read_json(answer: str, kind: type[list[Any]] | type[dict[str, Any]], finish_reason: str = "") -> Any | Refusal:
     """The longest value of a kind in an answer: a list or an object. What is inside of others does not count."""
     text = "\n".join(plain_lines(answer))
-    found = [*_values(text, kind), *_values(_TRAILING_COMMA.sub(r"\1", text), kind)]
+    mended = _TRAILING_COMMA.sub(r"\1", text)
+    found = [*_values(text, kind), *(_values(mended, kind) if mended != text else ())]
     if found:
         return max(found, key=lambda one: one[0])[1]
     what = "list" if kind is list else "object"
@@ -38,8 +40,11 @@ def _values(text: str, kind: type) -> Iterator[tuple[int, Any]]:
         n_tried += 1
         try:
             value, end = decoder.raw_decode(text, start.start())
-        except (ValueError, RecursionError):
+        except ValueError:
             at = start.end()
+            continue
+        except RecursionError:
+            at = _DEEP.match(text, start.start()).end()  # type: ignore[union-attr]  # it begins with a bracket
             continue
         for one in _as(kind, value):
             yield end - start.start(), one

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from islands.llm.refusals import Refusal, RefusalKind
 
+LONGEST = 200  # characters of a line that stands for others
 _DOTS = r"(?:\.{3,}|…)"
 _LEFT_OUT = r"\b(?:rest|remaining|existing|unchanged|same as|omitted)\b"
 _LINE = re.compile(
@@ -20,7 +21,8 @@ _LINE = re.compile(
 def placeholder_in(lines: Iterable[str], parent_lines: Iterable[str]) -> str:
     """The first line that stands for code that is not there; empty where there is none, or where the parent has it."""
     known = {line.strip() for line in parent_lines}
-    return next((line.strip() for line in lines if _LINE.match(line) and line.strip() not in known), "")
+    short = (line for line in lines if len(line) <= LONGEST)
+    return next((line.strip() for line in short if _LINE.match(line) and line.strip() not in known), "")
 
 
 def n_ellipses(tree: ast.AST) -> int:

@@ -17,7 +17,9 @@ OTHER_LANGUAGES = frozenset(
         *("opencl", "ptx", "rs", "rust", "sh", "bash", "ts", "typescript"),
     }
 )
-_OTHER = re.compile(r"^\s*(?:#include\b|__global__|template\s*<|fn \w+\(|extern \"C\"|using namespace )", re.MULTILINE)
+_OTHER = re.compile(
+    r"^[ \t]*(?:#include\b|__global__|template\s*<|fn \w+\(|extern \"C\"|using namespace )", re.MULTILINE
+)
 _DIFF = re.compile(r"^(?:@@ .*@@|--- \S|\+\+\+ \S)", re.MULTILINE)
 _BEGINS = re.compile(r"^(?:import |from \w|@\w|class \w|def \w|#!|\"\"\"|''')")
 

@@ -11,6 +11,7 @@ class RefusalKind(StrEnum):
 
     EMPTY = "empty"
     CUT_OFF = "cut_off"  # by the token limit, inside a block or a program
+    TOO_LONG = "too_long"
     NO_CODE = "no_code"
     OTHER_LANGUAGE = "other_language"
     OTHER_FORMAT = "other_format"  # a unified diff, a merge conflict

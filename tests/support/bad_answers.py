@@ -229,6 +229,18 @@ def _flattened(parent: _Parent, rng: random.Random) -> Made:
     return block(search, "extra = 1"), "stop", {K.INDENTATION}
 
 
+def _endless(_: _Parent, rng: random.Random) -> Made:
+    return (
+        rng.choice(["# the rest ", "~~~~~", "`", "=======\n", "(", "import x\n\n", " \n"]) * 120_000 + "x",
+        "",
+        {K.TOO_LONG},
+    )
+
+
+def _many_blocks(parent: _Parent, rng: random.Random) -> Made:
+    return "".join(block(f"    no_such_line_{k}", "    extra = 1") for k in range(200)), "stop", {K.TOO_LONG}
+
+
 BAD: dict[str, Callable[[_Parent, random.Random], Made]] = {
     make.__name__.removeprefix("_"): make
     for make in (
@@ -236,7 +248,7 @@ BAD: dict[str, Callable[[_Parent, random.Random], Made]] = {
         *(_twice, _elided_search, _elided_replacement, _elided_program, _stub, _no_divider, _no_end, _no_start),
         *(_conflict, _empty_search, _unified_diff, _other_language, _unlabelled_language, _shell, _json),
         *(_unchanged_program, _unchanged_blocks, _not_python, _broken_program, _no_entry, _kernel_alone),
-        *(_renamed_by_block, _several, _overlapping, _flattened),
+        *(_renamed_by_block, _several, _overlapping, _flattened, _endless, _many_blocks),
     )
 }
 

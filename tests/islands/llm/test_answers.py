@@ -267,3 +267,27 @@ def test_new_levels_are_indented_from_the_nearest_known_one() -> None:
     search = "norm = 0.0\n    for begin in range(0, width, TILE):\n        at = begin + lane"
     replace = f"{search}\n        if at:\n            extra = 1"
     assert "        at = begin + lane\n        if at:\n            extra = 1\n" in source_of(block(search, replace))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "# the rest ",
+        "~",
+        "`",
+        "=======\n",
+        "(",
+        "import x\n\n",
+        " \n",
+        "<<<<<<< SEARCH\n",
+        ">>>>>>> REPLACE\n",
+        "# ...\n",
+        "[",
+        "{}",
+    ],
+)
+def test_nothing_takes_long(piece: str) -> None:
+    text = piece * (95_000 // len(piece))
+    for answer in (text, block(text, "x"), fenced(text), f"<<<<<<< SEARCH\n{text}", f"```\n{text}"):
+        assert isinstance(read(answer), Refusal)
