@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -288,12 +289,15 @@ def avoid_facts(
 # ---------------------------------------------------------------------------------------------------------- failures
 
 N_AROUND = 2  # lines shown before and after each that a reason names
+MOST_NAMED = 5
+_LINE = re.compile(r"\bline (\d{1,5})\b")
 
 
 def failure_facts(result: GateResult, source: str, tries_left: int) -> FailureFacts:
     """Why a gate refused, with the lines of the source that it names and those around them."""
     lines = source.split("\n")
-    named = [n for n in result.evidence.get("lines", []) if isinstance(n, int) and 1 <= n <= len(lines)]
+    listed = [n for n in result.evidence.get("lines", []) if isinstance(n, int)]
+    named = [*listed, *(int(n) for n in _LINE.findall(result.reason))][:MOST_NAMED]
     shown = sorted({k for n in named for k in range(n - N_AROUND, n + N_AROUND + 1) if 1 <= k <= len(lines)})
     return FailureFacts(result.gate.value, result.reason, tuple(f"{k}: {lines[k - 1]}" for k in shown), tries_left)
 

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from db.records import Gate, GateResult
 from islands.llm.answers import read_answer
 from islands.llm.fences import fenced_texts
 from islands.llm.refusals import Refusal
 from islands.prompts import Prompt, render
+from islands.prompts.facts import failure_facts
 from islands.prompts.figures import BEARING, figures_of
 from islands.prompts.quoting import one_line, quoted
 from islands.prompts.renderer import SYSTEMS
@@ -104,6 +106,15 @@ def test_a_parent_with_markers_is_told_about_them() -> None:
     marked = f"# EVOLVE-BLOCK-START\n{kernel_sources()['row_softmax']}# EVOLVE-BLOCK-END\n"
     assert "may change; keep the markers" in user_text("mutate", base_facts(marked))
     assert "may change; keep the markers" not in user_text("mutate", base_facts())
+
+
+def test_the_lines_that_a_reason_names_are_shown_with_those_around_them() -> None:
+    source = "\n".join(f"line_{k}" for k in range(1, 31))
+    reason = "kernel f does not compile at line 12 (x = y): NameError; line 99 is not there"
+    refused = GateResult(gate=Gate.STATIC, passed=False, reason=reason, evidence={"lines": [1]})
+    shown = failure_facts(refused, source, tries_left=1)
+    assert [line.split(":")[0] for line in shown.lines] == ["1", "2", "3", "10", "11", "12", "13", "14"]
+    assert "This is the last try." in user_text("repair", base_facts()._replace(failure=shown))
 
 
 # ------------------------------------------------------------------------------------------------------------- budget
