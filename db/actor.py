@@ -23,6 +23,7 @@ from db.archive import ProgramArchive
 from db.errors import EvolveError
 from db.knowledge import TechniqueEvidence
 from db.live import ArchiveServer
+from db.llm_calls import LlmCall, LlmTotal
 from db.queries import Elite, LineageRow, Table
 from db.reading import ExportFormat
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, Verdict
@@ -104,6 +105,9 @@ class ArchiveActor:
     async def import_knowledge(self, evidence: Sequence[TechniqueEvidence], origin: str) -> None:
         await self._do(lambda archive: archive.import_knowledge(evidence, origin))
 
+    async def add_llm_calls(self, calls: Sequence[LlmCall]) -> None:
+        await self._do(lambda archive: archive.add_llm_calls(calls))
+
     async def checkpoint(self) -> None:
         await self._do(lambda archive: archive.checkpoint())
 
@@ -166,6 +170,12 @@ class ArchiveActor:
 
     async def knowledge(self, **asked: Any) -> list[TechniqueEvidence]:
         return await self._do(lambda archive: archive.knowledge(**asked))
+
+    async def llm_calls(self, run_id: str | None = None) -> list[LlmCall]:
+        return await self._do(lambda archive: archive.llm_calls(run_id))
+
+    async def llm_totals(self, run_id: str | None = None) -> list[LlmTotal]:
+        return await self._do(lambda archive: archive.llm_totals(run_id))
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
         return await self._do(lambda archive: archive.query(sql, parameters))

@@ -20,6 +20,8 @@ from db.connection import connect, disown, is_file_fault, translated
 from db.errors import ArchiveError, QueryError
 from db.export import export
 from db.knowledge import TechniqueEvidence
+from db.llm_calls import INSERT as INSERT_LLM_CALLS
+from db.llm_calls import LlmCall, columns_of
 from db.queries import Elite, LineageRow, Question, Table
 from db.reading import ArchiveReader, ExportFormat
 from db.records import CONFIRM, Evaluation, Problem, Run, Verdict
@@ -144,6 +146,12 @@ class ProgramArchive(ArchiveReader):
             if rows:
                 columns = [list(column) for column in zip(*rows, strict=True)]
                 connection.execute(_IMPORT, columns)
+
+    def add_llm_calls(self, calls: Sequence[LlmCall]) -> None:
+        """Stores calls of language models in one transaction; one that is there already stays as it is."""
+        if calls:
+            with self._writing() as connection:
+                connection.execute(INSERT_LLM_CALLS, columns_of(calls))
 
     def checkpoint(self) -> None:
         """Moves what was written from the log into the file. Stalls readers and writers; for idle moments.
@@ -283,7 +291,9 @@ def _refused(path: Path) -> Iterator[None]:
         # a question may name files of its own, and theirs are its faults
         if is_file_fault(error) and (str(path) in str(error) or "Corrupt" in str(error)):
             raise
-        raise QueryError(str(error).splitlines()[0], "tables: runs, problems, programs, evaluations, elites") from error
+        raise QueryError(
+            str(error).splitlines()[0], "tables: runs, problems, programs, evaluations, elites, llm_calls"
+        ) from error
 
 
 def _plain(value: Any) -> Any:

@@ -29,6 +29,7 @@ from db.knowledge import (
     latest_attempts,
     summed,
 )
+from db.llm_calls import LlmCall, LlmTotal, call_of, calls_of, total_of, totals_of
 from db.queries import Elite, LineageRow, Question, Scope, Table
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
 
@@ -57,7 +58,7 @@ class ArchiveReader(ABC):
         """Writes the archive, or one run of it, as Parquet or as JSON lines, and returns the files.
 
         A target with a suffix is one file of evaluations, sources included. Any other is a folder, made if missing,
-        with a file for each of runs, problems, programs, evaluations and elites.
+        with a file for each of runs, problems, programs, evaluations, elites and llm_calls.
         """
 
     @abstractmethod
@@ -256,6 +257,14 @@ class ArchiveReader(ABC):
             technique: only with this one.
         """
         return [judged_attempt_of(row) for row in self._rows(latest_attempts(state, technique, limit))]
+
+    def llm_calls(self, run_id: str | None = None) -> list[LlmCall]:
+        """Every call of a language model, the oldest first: of one run or of all."""
+        return [call_of(row) for row in self._rows(calls_of(run_id))]
+
+    def llm_totals(self, run_id: str | None = None) -> list[LlmTotal]:
+        """What calls came to for each model and operator, the dearest first: of one run or of all."""
+        return [total_of(row) for row in self._rows(totals_of(run_id))]
 
     # ----------------------------------------------------------------------------------------------------- private
 

@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "diff": ("diff", "Show how two programs differ."),
     "lineage": ("lineage", "Show what a program was made of, step by step."),
     "knowledge": ("knowledge", "Show what techniques turned out to be worth, or carry it to another archive."),
+    "llm": ("llm", "List and sum the calls of language models."),
     "query": ("query", "Answer an SQL query on the archive."),
     "export": ("export", "Write the archive's tables as Parquet or JSONL."),
     "check": ("check", "Judge one file by every gate, without a search."),

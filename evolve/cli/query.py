@@ -12,7 +12,9 @@ from evolve.queries import reading
 
 
 def query(
-    sql: Annotated[str, typer.Argument(help="The query; tables runs, problems, programs, evaluations, elites.")],
+    sql: Annotated[
+        str, typer.Argument(help="The query; tables runs, problems, programs, evaluations, elites, llm_calls.")
+    ],
     archive: Archive = DEFAULT_ARCHIVE,
     as_json: AsJson = False,
 ) -> None:
