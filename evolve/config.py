@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from db.errors import ConfigError
 from db.records import PrecisionClass
 from evaluators.settings import EvaluatorSettings
+from islands.dialogues import DialogueSettings
 from islands.settings import IslandSettings
 
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
@@ -40,6 +41,18 @@ class CounterSettings(BaseModel):
     max_batch: int = Field(16, ge=1, le=64)
     patience_s: float = Field(20.0, ge=0)  # a program waits no longer than this for others
     share: float = Field(0.1, gt=0, le=1)  # of the GPU's time
+
+
+class LanguageSettings(DialogueSettings):
+    """How a run talks to language models, what that may cost, and what is recorded of it. None: no limit."""
+
+    n_tries: int = Field(4, ge=1)  # calls for one question
+    budget_usd: float | None = Field(None, ge=0)
+    budget_tokens: int | None = Field(None, ge=0)  # in and out together
+    budget_calls: int | None = Field(None, ge=0)
+    budget_s: float | None = Field(None, ge=0)  # of wall-clock
+    record: str = ""  # a file that keeps every answer
+    replay: str = ""  # a file of answers: no model is asked
 
 
 class RunConfig(BaseModel):
@@ -68,6 +81,8 @@ class RunConfig(BaseModel):
     n_seeds: int = Field(8, ge=1)  # elites taken from each archive at most
     rng_seed: int = 0
     batch: int = Field(1, ge=1)  # candidates that one chain asks for at a time
+    models: tuple[str, ...] = ()  # language models that propose as well: provider/name, with a weight if wanted
+    llm: LanguageSettings = Field(default_factory=LanguageSettings)
     search: IslandSettings = Field(default_factory=IslandSettings)
     judging: EvaluatorSettings = Field(default_factory=EvaluatorSettings)
     counters: CounterSettings = Field(default_factory=CounterSettings)

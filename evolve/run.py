@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import time
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from db.errors import NotFoundError, SeedError
 from db.live import open_for_reading
+from db.llm_calls import LlmCall
 from db.profile import Profile
 from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus, Verdict
 from evaluators.problems import load_problem
@@ -28,12 +30,15 @@ from evolve.device import resolve_device
 from evolve.events import Event, Interrupted, OnEvent, RunEnded, RunResult, RunStarted
 from evolve.judging import JudgePool
 from evolve.knowledge import collect_knowledge
+from evolve.language import has_models, open_client
 from evolve.output import write_results
 from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
 from evolve.search import Search
 from evolve.seeding import collect_seeds
+from islands.dialogues import Brief, DialogueSettings
 from islands.knowledge import PriorKnowledge
+from islands.llm.keys import Keys, take_keys
 from islands.migration import make_topology
 from islands.seed import Seed
 
@@ -92,14 +97,15 @@ class _Start:
 def _go(start: _Start, on_event: OnEvent) -> RunResult:
     """What can be found out without Ray comes first."""
     check_start(start.config, start.device, wait_s=RESUME_WAIT_S if start.run else 0.0)
+    keys = take_keys(os.environ)  # no process that starts from here on has them
     # a resumed run knows what it knew at its start, and its own attempts come back one by one
     started_at = start.run.started_at if start.run else time.time()
     prior = collect_knowledge(start.config, _latency_kind(start.device), started_at)
     with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, prior, on_event))
+        return asyncio.run(_search(start, prior, keys, on_event))
 
 
-async def _search(start: _Start, prior: PriorKnowledge, on_event: OnEvent) -> RunResult:
+async def _search(start: _Start, prior: PriorKnowledge, keys: Keys, on_event: OnEvent) -> RunResult:
     run_id = start.run.run_id if start.run else _new_run_id()
     async with Crew(start.config, start.problem, start.device, run_id, prior) as crew:
         report = await crew.open()
@@ -108,6 +114,8 @@ async def _search(start: _Start, prior: PriorKnowledge, on_event: OnEvent) -> Ru
         await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
         on_event(_started(start, run, report))
         session = _Session(start.config, run, crew, report, on_event)
+        if has_models(start.config):
+            await session.talk(start.problem, keys)
         with _interruptible(session.budget, on_event):
             await session.drive(start.seeds)
         result = await session.finish(start.problem)
@@ -133,7 +141,10 @@ class _Session:
             precision=config.precision,
             pre_rank=config.judging.pre_rank if run.device is DeviceKind.CUDA else 0.0,
         )
+        self._report = report
         self._hardware = report.hardware
+        self._islands = crew.islands
+        self._calls: list[LlmCall] = []
         is_measured = run.latency_kind is LatencyKind.MEASURED
         self._counters = CounterQueue(self._evaluators, config.counters, self._recell) if is_measured else None
         self._search = Search(
@@ -151,6 +162,33 @@ class _Session:
             counters=self._counters,
             stop_at_roofline=config.stop_at_roofline,
         )
+
+    async def talk(self, problem: Problem, keys: Keys) -> None:
+        """Let language models propose as well.
+
+        Raises:
+            ConfigError: a model that cannot be asked, or a recording that cannot be read.
+        """
+        client = open_client(self._config, keys, self._run.run_id, self._calls.append)
+        await client.prepare()
+        brief = Brief(
+            problem=problem,
+            hardware=self._hardware,
+            precision=self._config.precision,
+            allowed_operations=self._report.baseline.extern_ops,
+            triton_version=self._report.versions.get("triton", ""),
+        )
+        settings = DialogueSettings.model_validate(
+            {name: getattr(self._config.llm, name) for name in DialogueSettings.model_fields}
+        )
+        await asyncio.gather(*(answer(island.talk.remote(brief, settings)) for island in self._islands))
+        self._search.correspond(client, settings.in_flight, self._keep_calls)
+
+    async def _keep_calls(self, *_: object) -> None:
+        """Put what was called since the last time into the archive."""
+        calls, self._calls[:] = list(self._calls), []
+        if calls:
+            await answer(self._archive.add_llm_calls.remote(calls))
 
     async def drive(self, seeds: list[Seed]) -> None:
         """Take up what was judged before, judge the first programs, and search."""
@@ -180,6 +218,7 @@ class _Session:
 
     async def finish(self, problem: Problem) -> RunResult:
         """Close the run in the archive and write what people take home."""
+        await self._keep_calls()
         run = await self._close_run()
         best = self._meter.best
         result = RunResult(

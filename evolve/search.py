@@ -13,6 +13,7 @@ from db.errors import SeedError
 from db.records import CONFIRM, Candidate, Evaluation, Lineage, Verdict
 from evolve.budget import Budget
 from evolve.cluster import answer
+from evolve.correspondence import Client, Correspondence, OnAnswer
 from evolve.counters import CounterQueue
 from evolve.events import Judged, Migrated, OnEvent, Progress, Ticked
 from evolve.judging import Judge
@@ -62,6 +63,7 @@ class Search:
         self._stop_when_stagnant = stop_when_stagnant
         self._counters = counters
         self._stop_at_roofline = stop_at_roofline
+        self._correspondence: Correspondence | None = None
 
     async def restore(self, judged: Sequence[Evaluation], elapsed_s: float) -> None:
         """Take up what earlier sittings of this run judged. `elapsed_s` is the wall-clock that they spent."""
@@ -83,6 +85,18 @@ class Search:
             if self._meter.best is None and self._meter.first is not None:
                 raise _no_seed_works(self._meter.first)
 
+    def correspond(self, client: Client, n_per_island: int, on_answer: OnAnswer) -> Correspondence:
+        """From now on language models answer the questions of the islands, beside everything else."""
+        self._correspondence = Correspondence(
+            client,
+            self._islands,
+            self._budget,
+            n_per_island=n_per_island,
+            settle=self._settle_and_migrate,
+            on_answer=on_answer,
+        )
+        return self._correspondence
+
     async def run(self) -> None:
         """All chains of all islands, until the budget ends the run."""
         beside = [asyncio.create_task(self._tick())]
@@ -93,6 +107,8 @@ class Search:
                 for index in range(len(self._islands)):
                     for _ in range(self._chains_per_island):
                         chains.create_task(self._chain(index))
+                if self._correspondence is not None:
+                    chains.create_task(self._correspondence.run())
         finally:
             for task in beside:
                 task.cancel()
@@ -105,12 +121,20 @@ class Search:
             candidates = await answer(island.ask.remote(granted))
             self._budget.give_back(granted - len(candidates))
             if candidates:
-                await self._settle(index, candidates)
-                await self._migrate(index)
-            elif await answer(island.is_exhausted.remote()):
+                await self._settle_and_migrate(index, candidates)
+            elif not self._may_hear_more and await answer(island.is_exhausted.remote()):
                 return
             else:
                 await asyncio.sleep(IDLE_S)
+
+    @property
+    def _may_hear_more(self) -> bool:
+        """Whether a model may still bring what an island cannot think of."""
+        return self._correspondence is not None and self._correspondence.may_bring_more
+
+    async def _settle_and_migrate(self, index: int, candidates: Sequence[Candidate]) -> None:
+        await self._settle(index, candidates)
+        await self._migrate(index)
 
     async def _settle(self, index: int, candidates: Sequence[Candidate]) -> list[Evaluation]:
         """Judge, keep, tell: an island hears of a verdict only after it is durable."""

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import ray
 
 from db.records import Candidate, EntryPoint, Evaluation, PrecisionClass, Verdict
+from islands.dialogues import Brief, DialogueSettings, Question
 from islands.grid import AddStatus
 from islands.island import Island, island_rng
 from islands.knowledge import PriorKnowledge
+from islands.llm.exchange import Outcome
 from islands.operators import default_operators
 from islands.seed import Seed
 from islands.settings import IslandSettings
@@ -57,6 +59,15 @@ class IslandActor:
 
     def ask(self, n: int) -> list[Candidate]:
         return self._island.ask(n)
+
+    def talk(self, brief: Brief, settings: DialogueSettings) -> None:
+        self._island.talk(brief, settings)
+
+    def questions(self, n: int) -> list[Question]:
+        return self._island.questions(n)
+
+    def answered(self, dialogue_id: str, outcome: Outcome) -> Candidate | None:
+        return self._island.answered(dialogue_id, outcome)
 
     def tell(self, verdicts: Sequence[Verdict]) -> list[AddStatus]:
         return self._island.tell(verdicts)

@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 
 from db.hashing import program_id_of
 from db.records import SEED, Candidate, EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
+from islands.dialogues import Brief, Dialogues, DialogueSettings, Question
 from islands.grid import AddStatus, EliteGrid, GridKey, Occupant
 from islands.knowledge import PriorKnowledge, Standing
+from islands.llm.exchange import Outcome
 from islands.operators.base import Operator, Proposal
 from islands.seed import Seed
 from islands.settings import IslandSettings
@@ -70,6 +72,7 @@ class Island:
         self._passed: Counter[str] = Counter()
         self._improved: Counter[str] = Counter()
         self._progress = _Progress(settings.stagnation_margin)
+        self._dialogues: Dialogues | None = None
 
     # ------------------------------------------------------------------------------------------------- ask and tell
 
@@ -95,6 +98,28 @@ class Island:
             asked.append(candidate)
         self._came_back_empty = not asked and n_free > 0
         return asked
+
+    def talk(self, brief: Brief, settings: DialogueSettings) -> None:
+        """From now on `questions` has questions for language models."""
+        self._dialogues = Dialogues(brief, settings, self.island_id)
+
+    def questions(self, n: int) -> list[Question]:
+        """At most `n` questions for language models; empty without `talk`, and while nothing correct is known."""
+        return self._dialogues.ask(n, self._stock().elites, self._rng) if self._dialogues else []
+
+    def answered(self, dialogue_id: str, outcome: Outcome) -> Candidate | None:
+        """The candidate that an answer makes; None where there is none, or its program was asked before."""
+        assert self._dialogues is not None
+        written = self._dialogues.answered(dialogue_id, outcome)
+        if written is None:
+            return None
+        program_id = program_id_of(written.source, self._entry_point)
+        if program_id in self._known:
+            self._dialogues.declined(dialogue_id)
+            return None
+        candidate = self._admit(written.source, program_id, written.lineage)
+        self._dialogues.admitted(dialogue_id, candidate.candidate_id)
+        return candidate
 
     def tell(self, verdicts: Sequence[Verdict]) -> list[AddStatus]:
         """Takes verdicts in, in any order. One status for each; a candidate id that is not in flight is REJECTED."""
@@ -185,6 +210,8 @@ class Island:
         self._strategy.told(trial)
         self._count(lineage, verdict, trial)
         self._progress.told(self._grid.best if self._grid else None)
+        if self._dialogues is not None:
+            self._dialogues.told(verdict.candidate_id, verdict)
         return status
 
     def _trial(self, candidate: Candidate, verdict: Verdict, child: Occupant | None, status: AddStatus) -> Trial:

@@ -75,6 +75,15 @@ Knowledge = Annotated[
         metavar="archive|none|FILE",
     ),
 ]
+Models = Annotated[
+    list[str] | None,
+    _option(
+        "--model",
+        "A language model that proposes as well: provider/name[:weight]. Repeatable.",
+        key="models",
+        metavar="MODEL",
+    ),
+]
 SeedProgram = Annotated[
     list[Path] | None, _option("--seed-program", "Start from the program in this file. Repeatable.", metavar="FILE")
 ]

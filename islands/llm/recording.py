@@ -100,9 +100,9 @@ class Recorder:
     def keep(self, request: Request, nth: int, outcome: Outcome) -> None:
         """Writes what the `nth` request of its kind came to."""
         key = Key.of(request)
-        parts = {"completion": outcome} if isinstance(outcome, Completion) else {"failure": outcome}
-        line = Line(**key._asdict(), nth=nth, **parts)
-        self._file.write(line.model_dump_json(exclude_none=True) + "\n")
+        is_answer = isinstance(outcome, Completion)
+        line = Line(**key._asdict(), nth=nth, **{"completion" if is_answer else "failure": outcome})
+        self._file.write(line.model_dump_json(exclude={"failure" if is_answer else "completion"}) + "\n")
         self._file.flush()
 
     def close(self) -> None:

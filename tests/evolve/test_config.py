@@ -65,6 +65,6 @@ def test_no_duration(text: str) -> None:
 
 def test_every_key_is_documented() -> None:
     text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-    groups = {"search", "search.selection", "search.knowledge", "judging", "counters", "cluster"}
+    groups = {"search", "search.selection", "search.knowledge", "judging", "counters", "llm", "cluster"}
     missing = [key for key in known_keys(RunConfig) if key not in groups and f"`{key}`" not in text]
     assert not missing

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import ray
 from support.parents import kernel_sources
+from support.runs import make_problem
 from support.workers import MadeUpEvaluator, MadeUpPreparer, make_candidate, make_report, make_verdict
 
 from db.actor import ArchiveActor
@@ -23,6 +24,8 @@ from evolve.judging import ActorPool, JudgePool
 from evolve.progress import ProgressMeter
 from evolve.search import CONFIRM, Search
 from islands.actor import IslandActor
+from islands.dialogues import Brief, DialogueSettings
+from islands.llm.exchange import Completion, Failure, FailureKind, Outcome, Request
 from islands.migration import make_topology
 from islands.seed import Seed
 from islands.settings import IslandSettings
@@ -263,3 +266,72 @@ def test_a_stagnant_island_starts_again_from_a_faster_one(stage: StageMaker, tmp
     assert ray.get(play.islands[1].summary.remote(), timeout=60).best_latency_us == 1.0
     play.play(lambda: play.search.rescue([moving.model_copy(update={"is_stagnant": True}), still]))
     assert play.count(Migrated) == 1  # the one that moves is slower: its elites would be no help
+
+
+@dataclass
+class Scripted:
+    """A client that answers from a script, and fails for good when it is at its end."""
+
+    answers: list[str]
+    requests: list[Request] = field(default_factory=list)
+    takes_s: float = 0.0
+
+    async def complete(self, request: Request) -> Outcome:
+        self.requests.append(request)
+        await asyncio.sleep(self.takes_s)
+        if not self.answers:
+            return Failure(kind=FailureKind.BUDGET, reason="the budget of dollars is spent", is_final=True)
+        return Completion(
+            text=self.answers.pop(0),
+            model="openai/scripted",
+            finish_reason="stop",
+            n_tokens_in=10,
+            n_tokens_out=10,
+            cost_usd=0.01,
+            seconds=0.1,
+        )
+
+
+def talk(play: Stage, client: Scripted, n_per_island: int = 1) -> list[tuple[Outcome, Any]]:
+    """Lets the islands talk to a client; what came of each answer."""
+    brief = Brief(problem=make_problem(), hardware=make_report().hardware, triton_version="3.6.0")
+    for island in play.islands:
+        ray.get(island.talk.remote(brief, DialogueSettings(in_flight=n_per_island)))
+    heard: list[tuple[Outcome, Any]] = []
+
+    async def note(question: Any, outcome: Outcome, candidate: Any) -> None:
+        heard.append((outcome, candidate))
+
+    play.search.correspond(client, n_per_island, note)
+    return heard
+
+
+def program(number: int) -> str:
+    return f"```python\n# us = {number}\nus = {number}\n\n\nclass ModelNew:\n    pass\n```\n"
+
+
+def test_what_models_write_is_judged_kept_and_told(stage: StageMaker) -> None:
+    play = stage(evaluations=9)
+    client = Scripted([program(30), "no code at all", program(20)])
+    heard = talk(play, client)
+    play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
+    written = [e for e in play.kept() if e.candidate.lineage.operator == "mutate"]
+    assert [e.verdict.latency.device_us for e in written if e.verdict.latency] == [30.0, 20.0]
+    assert all(e.candidate.lineage.model == "openai/scripted" and e.candidate.lineage.prompt_hash for e in written)
+    assert [c is not None for _, c in heard][:3] == [True, False, True]
+    assert "could not be used" in client.requests[2].messages[-1].content
+    assert len(play.kept()) == 9 and play.meter.best is not None  # models that fall silent do not end the search
+
+
+def test_a_run_does_not_wait_for_an_answer_when_it_is_over(stage: StageMaker) -> None:
+    play = stage(evaluations=5)
+    talk(play, Scripted([program(30)], takes_s=600.0))
+    play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
+    assert len(play.kept()) == 5
+
+
+def test_models_keep_a_search_going_that_has_nothing_new_to_propose(stage: StageMaker) -> None:
+    play = stage(evaluations=4)
+    talk(play, Scripted([program(30), program(20)], takes_s=0.3))
+    play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
+    assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate", "mutate"]

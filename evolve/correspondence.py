@@ -1,0 +1,107 @@
+"""Carries the questions of islands to language models, and the answers back. The GPU never waits for any of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from db.records import Candidate
+from evolve.budget import Budget
+from evolve.cluster import answer
+from islands.dialogues import Question
+from islands.llm.exchange import Failure, FailureKind, Outcome, Request
+
+IDLE_S = 0.2
+POLL_S = 0.25
+
+SILENT = frozenset({FailureKind.BUDGET, FailureKind.NO_MODEL, FailureKind.AUTHENTICATION, FailureKind.NOT_RECORDED})
+"""Failures after which no question will be answered any more: the search goes on without models."""
+
+
+class Client(Protocol):
+    """Whoever answers requests: a `LlmClient`, or a recording of one."""
+
+    async def complete(self, request: Request) -> Outcome: ...
+
+
+Settle = Callable[[int, Sequence[Candidate]], Awaitable[object]]
+OnAnswer = Callable[[Question, Outcome, Candidate | None], Awaitable[None]]
+
+
+class Correspondence:
+    """Keeps `n_per_island` questions of every island with the models, until the run is over or no model answers.
+
+    Args:
+        settle: judges candidates of an island, keeps the verdicts and tells them.
+        on_answer: is told of every answer, and of the candidate that came of it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        islands: Sequence[Any],
+        budget: Budget,
+        *,
+        n_per_island: int,
+        settle: Settle,
+        on_answer: OnAnswer,
+    ) -> None:
+        self._client = client
+        self._islands = list(islands)
+        self._budget = budget
+        self._n_per_island = n_per_island
+        self._settle = settle
+        self._on_answer = on_answer
+        self._has_ended = False
+        self.why_silent = ""  # why no model answers any more
+
+    @property
+    def may_bring_more(self) -> bool:
+        """Whether an answer may still come."""
+        return not self._has_ended and not self.why_silent
+
+    async def run(self) -> None:
+        """All questions of all islands."""
+        try:
+            async with asyncio.TaskGroup() as chains:
+                for index in range(len(self._islands)):
+                    for _ in range(self._n_per_island):
+                        chains.create_task(self._chain(index))
+        finally:
+            self._has_ended = True
+
+    async def _chain(self, index: int) -> None:
+        island = self._islands[index]
+        while not self._is_over():
+            questions: list[Question] = await answer(island.questions.remote(1))
+            if not questions:
+                await asyncio.sleep(IDLE_S)
+            for question in questions:
+                outcome = await self._ask(question.request)
+                if outcome is not None:
+                    await self._take_in(index, question, outcome)
+
+    def _is_over(self) -> bool:
+        return bool(self.why_silent) or self._budget.is_over()
+
+    async def _ask(self, request: Request) -> Outcome | None:
+        """The answer; None when the run ended before it came."""
+        call = asyncio.create_task(self._client.complete(request))
+        while not call.done():
+            await asyncio.wait({call}, timeout=POLL_S)
+            if not call.done() and self._is_over():
+                call.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await call
+                return None
+        return call.result()
+
+    async def _take_in(self, index: int, question: Question, outcome: Outcome) -> None:
+        candidate: Candidate | None = await answer(self._islands[index].answered.remote(question.dialogue_id, outcome))
+        await self._on_answer(question, outcome, candidate)
+        if isinstance(outcome, Failure) and outcome.kind in SILENT:
+            self.why_silent = self.why_silent or outcome.reason
+        if candidate is not None and self._budget.take(1):
+            await self._settle(index, [candidate])

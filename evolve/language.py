@@ -1,0 +1,45 @@
+"""The language models of a run: a client for those that its configuration names, or for a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from db.llm_calls import LlmCall
+from evolve.config import LanguageSettings, RunConfig
+from islands.llm.budget import Limits, LlmBudget
+from islands.llm.client import LlmClient, LlmSettings
+from islands.llm.keys import Keys
+from islands.llm.models import read_models
+from islands.llm.recording import Recorder, Recording
+
+
+def has_models(config: RunConfig) -> bool:
+    """Whether anybody is there to ask."""
+    return bool(config.models or config.llm.replay)
+
+
+def open_client(config: RunConfig, keys: Keys, run_id: str, journal: Callable[[LlmCall], None]) -> LlmClient:
+    """Whoever answers the questions of a run. `journal` is told every call, as it ends.
+
+    Raises:
+        ConfigError: a model that cannot be read, or a recording that cannot be read or written.
+    """
+    asked = config.llm
+    return LlmClient(
+        read_models(config.models),
+        keys,
+        settings=LlmSettings(n_tries=asked.n_tries, call_limit_s=asked.call_limit_s),
+        budget=LlmBudget(_limits_of(asked)),
+        run_id=run_id,
+        rng_seed=config.rng_seed,
+        journal=journal,
+        recorder=Recorder(Path(asked.record)) if asked.record else None,
+        replay=Recording.read(Path(asked.replay)) if asked.replay else None,
+    )
+
+
+def _limits_of(asked: LanguageSettings) -> Limits:
+    return Limits(
+        usd=asked.budget_usd, n_tokens=asked.budget_tokens, n_calls=asked.budget_calls, seconds=asked.budget_s
+    )

@@ -1,0 +1,143 @@
+"""What an island asks language models, what it makes of good and bad answers, and when it gives up."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from support.colony import make_island
+from support.landscape import correct, failed
+from support.runs import make_hardware
+
+from db.records import Candidate, EntryPoint, Lineage, Problem
+from evaluators.problems import load_problem
+from islands.dialogues import Brief, Dialogues, DialogueSettings
+from islands.grid import Occupant
+from islands.llm.exchange import Completion, Failure, FailureKind
+from islands.seed import Seed
+
+PROBLEM = load_problem("softmax")
+SEED = PROBLEM.seeds[0]
+BRIEF = Brief(problem=PROBLEM, hardware=make_hardware(), triton_version="3.6.0")
+
+
+def said(text: str, finish_reason: str = "stop") -> Completion:
+    return Completion(
+        text=text, model="openai/x", finish_reason=finish_reason, n_tokens_in=1, n_tokens_out=1, cost_usd=0, seconds=0
+    )
+
+
+def edit(old: str, new: str) -> str:
+    """An answer that replaces the one line of the seed that holds `old`."""
+    (line,) = [line for line in SEED.split("\n") if old in line]
+    return f"<<<<<<< SEARCH\n{line}\n=======\n{line.replace(old, new)}\n>>>>>>> REPLACE\n"
+
+
+def elite(source: str = SEED, latency_us: float = 100.0) -> Occupant:
+    candidate = Candidate(
+        candidate_id="r-0-000000",
+        run_id="r",
+        problem_id=PROBLEM.problem_id,
+        island=0,
+        source=source,
+        entry_point=EntryPoint.MODEL,
+        lineage=Lineage(operator="seed"),
+    )
+    return Occupant(candidate, correct(candidate, latency_us))
+
+
+@pytest.fixture
+def dialogues() -> Dialogues:
+    return Dialogues(BRIEF, DialogueSettings(n_repairs=2), island_id=3)
+
+
+def begin(dialogues: Dialogues) -> str:
+    (question,) = dialogues.ask(1, [elite()], random.Random(0))
+    return question.dialogue_id
+
+
+def test_a_question_shows_the_problem_the_gpu_and_the_parent(dialogues: Dialogues) -> None:
+    (question,) = dialogues.ask(1, [elite()], random.Random(0))
+    text = "\n".join(message.content for message in question.request.messages)
+    assert SEED.strip() in text and "torch.softmax" in text and "NVIDIA H200" in text and "100.00 us" in text
+    assert question.request.operator == "mutate" and question.request.island == 3
+
+
+def test_an_edit_becomes_a_source_with_what_the_model_claims(dialogues: Dialogues) -> None:
+    dialogue_id = begin(dialogues)
+    answer = "TECHNIQUE: num_warps\nCHANGE: eight warps\nEXPECT: 12%\n\n" + edit("num_warps=4", "num_warps=8")
+    written = dialogues.answered(dialogue_id, said(answer))
+    assert written is not None and written.source == SEED.replace("num_warps=4", "num_warps=8").rstrip("\n") + "\n"
+    lineage = written.lineage
+    assert (lineage.operator, lineage.technique, lineage.detail) == ("mutate", "num_warps", "eight warps")
+    assert (
+        lineage.model == "openai/x"
+        and lineage.prompt_hash
+        and lineage.predicted_octaves == pytest.approx(0.184, abs=0.01)
+    )
+    assert lineage.parents == (elite().program_id,)
+
+
+def test_an_answer_without_a_program_goes_back_once(dialogues: Dialogues) -> None:
+    dialogue_id = begin(dialogues)
+    assert dialogues.answered(dialogue_id, said("I would use more warps.")) is None
+    (again,) = dialogues.ask(1, [], random.Random(0))
+    assert again.dialogue_id == dialogue_id and "could not be used" in again.request.messages[-1].content
+    assert [m.role for m in again.request.messages] == ["system", "user", "assistant", "user"]
+    assert dialogues.answered(dialogue_id, said("As I said.")) is None
+    assert not dialogues.is_waiting
+
+
+def test_a_refused_program_is_repaired_until_no_try_is_left(dialogues: Dialogues) -> None:
+    dialogue_id = begin(dialogues)
+    for tries_left, warps in ((2, 8), (1, 16), (0, 32)):
+        whole = SEED.replace("num_warps=4", f"num_warps={warps}")
+        written = dialogues.answered(dialogue_id, said(f"```python\n{whole}\n```"))
+        assert written is not None and f"num_warps={warps}" in written.source
+        candidate = elite(written.source).candidate.model_copy(update={"candidate_id": f"r-0-{warps:06d}"})
+        dialogues.admitted(dialogue_id, candidate.candidate_id)
+        dialogues.told(candidate.candidate_id, failed(candidate, "out of registers"))
+        questions = dialogues.ask(1, [], random.Random(0))
+        assert len(questions) == (1 if tries_left else 0)
+        assert all("out of registers" in q.request.messages[-1].content for q in questions)
+    assert not dialogues.is_waiting
+
+
+def test_a_correct_program_and_a_model_that_fails_end_a_dialogue(dialogues: Dialogues) -> None:
+    dialogue_id = begin(dialogues)
+    written = dialogues.answered(dialogue_id, said(edit("num_warps=4", "num_warps=8")))
+    assert written is not None
+    dialogues.admitted(dialogue_id, "r-0-000001")
+    candidate = elite(written.source).candidate.model_copy(update={"candidate_id": "r-0-000001"})
+    dialogues.told("r-0-000001", correct(candidate, 50.0))
+    assert not dialogues.is_waiting
+    failure = Failure(kind=FailureKind.TIMEOUT, reason="no answer within 900 s", is_final=False)
+    assert dialogues.answered(begin(dialogues), failure) is None
+    assert not dialogues.is_waiting
+
+
+def test_no_more_questions_than_may_be_in_flight() -> None:
+    dialogues = Dialogues(BRIEF, DialogueSettings(in_flight=3), island_id=0)
+    assert len(dialogues.ask(8, [elite()], random.Random(0))) == 3
+    assert dialogues.ask(8, [elite()], random.Random(0)) == []
+    assert Dialogues(BRIEF, DialogueSettings(), island_id=0).ask(1, [], random.Random(0)) == []
+
+
+def island_that_talks(problem: Problem = PROBLEM):  # type: ignore[no-untyped-def]
+    island = make_island()
+    island.talk(BRIEF.model_copy(update={"problem": problem}), DialogueSettings())
+    (seed,) = island.seed([Seed(source=SEED, origin="softmax")])
+    island.tell([correct(seed, 100.0)])
+    return island
+
+
+def test_an_island_admits_what_a_model_wrote_and_judges_no_program_twice() -> None:
+    island = island_that_talks()
+    first, second = island.questions(2)
+    answer = said(edit("num_warps=4", "num_warps=8"))
+    candidate = island.answered(first.dialogue_id, answer)
+    assert candidate is not None and candidate.lineage.operator == "mutate" and candidate.island == island.island_id
+    assert island.answered(second.dialogue_id, answer) is None
+    island.tell([correct(candidate, 50.0)])
+    assert island.elites()[0].candidate == candidate
+    assert island.summary().techniques["mutate"].improved == 1
