@@ -25,8 +25,9 @@ _LOCKED = re.compile(r"Conflicting lock is held in (?P<program>.*?) \(PID (?P<pi
 _NO_SPACE = ("No space left", "File too large", "Disk quota exceeded")
 _NOT_ALLOWED = ("Permission denied", "Read-only file system", "Operation not permitted")
 _DAMAGED = ("not a valid DuckDB", "Could not read enough bytes", "Corrupt database", "Serialization Error")
-# DuckDB raises what it finds broken inside a file as its plain Error
-_FILE_FAULTS = (duckdb.OperationalError, duckdb.InternalError)
+# DuckDB raises what it finds broken inside a file as its plain Error, and after an error that it cannot undo, such as a
+# checkpoint on a full disk, answers everything with the fatal one
+_FILE_FAULTS = (duckdb.OperationalError, duckdb.InternalError, duckdb.FatalException)
 
 # every index of the schema: what a file that was cut short has lost last
 _INDEXED = {
