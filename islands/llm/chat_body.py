@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+_MOST_TOKENS = 2**40  # what is more was not counted
+
 
 class Answer(NamedTuple):
     """What a body says. Tokens are None where it does not say how many."""
@@ -56,4 +58,5 @@ def _tokens(usage: Mapping[str, Any]) -> tuple[int | None, int | None, int]:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    is_count = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_TOKENS
+    return value if is_count else None

@@ -163,7 +163,12 @@ class LlmClient:
         return {address: breaker.circuit for address, breaker in self._breakers.items()}
 
     def has_model(self, request: Request) -> bool:
-        """Whether a request would be asked of anybody now: a model that is in order, and money."""
+        """Whether a request would be asked of anybody now: a model that is in order, and money. After `prepare`.
+
+        A replay answers every request. To behave equally when it is replayed, a run acts on what `complete` says.
+        """
+        if self._replay is not None:
+            return True
         offers = self._asked_for(request)
         allowed = [o for o in offers if o.breaker.circuit in (Circuit.CLOSED, Circuit.HALF_OPEN)]
         return any(not self.budget.exhausted(o.price, *self._most_tokens(o, request)) for o in allowed)

@@ -28,7 +28,7 @@ from db.frozen import Record
 _WEIGHT = r"[1-9]\d{0,2}|(?:0|[1-9]\d{0,2})\.\d+"
 _WEIGHTED = re.compile(rf"(?P<id>.+?[^:@/])(?P<mark>[:@])(?P<weight>{_WEIGHT})", re.DOTALL)
 _REVISION = re.compile(r"-v\d+$")
-_ID = re.compile(r"(?P<provider>[a-z0-9][a-z0-9_.-]*)/(?P<name>[^\s,@:/][^\s,]*)")
+_ID = re.compile(r"(?P<provider>[a-z0-9][a-z0-9_.-]*)/(?P<name>[^\s,@:/](?:[^\s,]*[^\s,@:/])?)")
 _EXAMPLE = "write provider/name, with a weight if wanted: openai/gpt-4o, ollama/qwen2.5-coder:32b@0.5"
 
 

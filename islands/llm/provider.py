@@ -11,10 +11,12 @@ import logging
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 from db.errors import ConfigError
 from islands.llm.chat_body import Answer, read_answer
@@ -25,6 +27,8 @@ from islands.llm.models import ModelSpec, Price
 T = TypeVar("T")
 
 _LOCAL_PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"
+# of litellm, read when it is imported: 500 to one server, which would make more calls wait for each other unseen
+_CONNECTION_LIMITS = ("AIOHTTP_CONNECTOR_LIMIT", "AIOHTTP_CONNECTOR_LIMIT_PER_HOST")
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "aiohttp")
 _REASON_LENGTH = 300
 _UNREADABLE = {
@@ -55,13 +59,20 @@ def load_litellm() -> ModuleType:
         ConfigError: it is not installed, or its installation is broken.
     """
     os.environ[_LOCAL_PRICES] = "True"
+    for name in _CONNECTION_LIMITS:
+        os.environ.setdefault(name, "10000")
     try:
         import litellm
     except ImportError as error:
         raise ConfigError(f"cannot import litellm: {error}", "pip install 'litellm>=1.80'") from error
     litellm.suppress_debug_info = True
+    if "LITELLM_LOG" not in os.environ:  # what goes wrong is told as a value; its logs would run into the live view
+        for name in _LOGGERS[:3]:
+            logging.getLogger(name).setLevel(logging.CRITICAL)
     litellm.drop_params = True  # a model that takes no temperature is asked without one
     litellm.telemetry = False
+    # of litellm 1.80, about its own records
+    warnings.filterwarnings("ignore", message="Pydantic serializer warnings")
     module: ModuleType = litellm
     return module
 
@@ -122,6 +133,12 @@ async def _elsewhere(call: Coroutine[Any, Any, T]) -> T:
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, _litellm_loop()))
 
 
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled the task itself, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 class Provider:
     """Makes calls with keys that nobody else sees."""
 
@@ -156,6 +173,10 @@ class Provider:
                     return self._read(await _elsewhere(_call(litellm, arguments)))
         except TimeoutError:
             return Refusal(FailureKind.TIMEOUT, f"no answer within {limit_s:.3g} s")
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            return Refusal(FailureKind.CONNECTION, "litellm gave the call up")
         except Exception as error:  # the boundary: whatever providers and litellm raise becomes a value here
             return self._refusal(error)
 
@@ -273,13 +294,17 @@ def _provider_hint(name: str, litellm: ModuleType) -> str:
 def _entry_of(spec: ModelSpec, litellm: ModuleType) -> Mapping[str, Any]:
     """What litellm's table says of a model: under its whole id, or its name if that is of the same provider."""
     table: Mapping[str, Mapping[str, Any]] = litellm.model_cost
+    if spec.provider == "openai" and not _is_openai(spec.api_base):
+        return {}  # another server that speaks the same language, whatever its model is called
     if spec.model_id in table:
         return table[spec.model_id]
     entry = table.get(spec.name, {})
-    served_by = str(entry.get("litellm_provider", ""))
-    # an address of one's own is another server, whatever its model is called
-    is_same = served_by.split("-")[0] == spec.provider.split("-")[0] and spec.api_base is None
-    return entry if is_same else {}
+    return entry if str(entry.get("litellm_provider", "")).startswith(spec.provider) else {}
+
+
+def _is_openai(api_base: str | None) -> bool:
+    host = urlsplit(api_base).hostname or "" if api_base else "api.openai.com"
+    return host == "openai.com" or host.endswith(".openai.com")
 
 
 class _Scrubber(logging.Filter):

@@ -19,10 +19,11 @@ from support.llm_server import (
     hanging,
 )
 
+from db.errors import ConfigError
 from db.llm_calls import LlmCall
 from islands.llm.breaker import Circuit
 from islands.llm.exchange import Completion, Failure, FailureKind
-from islands.llm.models import Role
+from islands.llm.models import Role, read_model
 
 ONCE = QUICK.model_copy(update={"n_tries": 1})
 
@@ -308,6 +309,33 @@ def test_no_more_are_in_flight_than_allowed() -> None:
         outcomes = complete(client_of(spec(server.api_base), settings=narrow), *(request(f"{n}") for n in range(20)))
         assert server.n_most_at_once <= 3
     assert all(isinstance(outcome, Completion) for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    "text", ["Wed, 21 Oct 2015 07:28:00 GMT", "soon", "nan", "-5", ""], ids=["past", "word", "nan", "negative", "empty"]
+)
+def test_a_retry_after_of_any_kind_does_no_harm(text: str) -> None:
+    limited = Reply('{"error": {"message": "slow down"}}', 429, {"Retry-After": text})
+    with LlmServer([limited, answer("now")]) as server:
+        (outcome,) = complete(client_of(spec(server.api_base)), request())
+    assert isinstance(outcome, Completion) and outcome.seconds < 3
+
+
+def test_a_retry_after_may_be_a_date() -> None:
+    later = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 3600))
+    with LlmServer([Reply("{}", 429, {"Retry-After": later})]) as server:
+        (failure,) = complete(client_of(spec(server.api_base)), request())
+        assert len(server.asked) == 1
+    assert isinstance(failure, Failure) and failure.kind is FailureKind.RATE_LIMIT
+
+
+def test_a_model_without_a_price_is_a_failure_and_an_error_when_prepared() -> None:
+    client = client_of(read_model("openai/nobody-knows-it"))
+    outcome = run(client.complete(request()))
+    assert isinstance(outcome, Failure) and outcome.kind is FailureKind.NO_MODEL and outcome.is_final
+    assert "unpriced" in outcome.reason
+    with pytest.raises(ConfigError, match="no price is known"):
+        run(client.prepare())
 
 
 def test_cancelling_a_request_cancels_its_call() -> None:
