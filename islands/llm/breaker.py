@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import StrEnum
 
-from islands.llm.provider import Refusal
+from islands.llm.faults import Refusal
 
 _MOST_OPEN_S = 900.0
 

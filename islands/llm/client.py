@@ -36,9 +36,10 @@ from islands.llm.exchange import (
     Request,
     estimate_tokens,
 )
+from islands.llm.faults import Refusal
 from islands.llm.keys import Keys
 from islands.llm.models import ModelSpec, Price, of_role
-from islands.llm.provider import Provider, Refusal, most_output_tokens, price_of
+from islands.llm.provider import Provider, most_output_tokens, price_of
 from islands.llm.recording import Key, Recorder, Recording
 
 _BYTES_PER_TOKEN_AT_LEAST = 2  # what a reservation reckons with: more tokens than a text can have
@@ -77,6 +78,7 @@ class _Errand:
         self.started, self.deadline = now, now + request.limit_s
         self.n_tries = 0
         self.usd = 0.0
+        self.is_unpriced = False  # a model without a price was called
         self.excluded: set[str] = set()  # addresses
         self.ready_at: dict[str, float] = {}
         self.n_asked: Counter[str] = Counter()
@@ -89,7 +91,7 @@ class _Errand:
             reason=refusal.reason,
             is_final=refusal.is_final,
             model=self.last_model,
-            cost_usd=self.usd,
+            cost_usd=None if self.is_unpriced else self.usd,
             seconds=max(0.0, now - self.started),
             n_tries=self.n_tries,
         )
@@ -138,7 +140,7 @@ class LlmClient:
         """Imports litellm and looks up prices, which takes seconds; `complete` does it otherwise.
 
         Raises:
-            ConfigError: a model without a price, an unknown provider, or no litellm.
+            ConfigError: a model without a key, an address or a price, an unknown provider, or no litellm.
         """
         async with self._preparing:
             if self._offers or self._replay is not None:
@@ -204,6 +206,7 @@ class LlmClient:
     # ------------------------------------------------------------------------------------------ whom to ask, and when
 
     def _offer(self, spec: ModelSpec) -> _Offer:
+        self._provider.check(spec)
         settings = self.settings
         breaker = self._breakers.setdefault(
             spec.address,
@@ -326,6 +329,7 @@ class LlmClient:
         usd = None if offer.price is None else offer.price.of(n_in, n_out, n_cached)
         self.budget.settle(ticket, usd or 0.0, n_in + n_out)
         errand.usd += usd or 0.0
+        errand.is_unpriced |= usd is None
         refusal = _emptiness(result) if isinstance(result, Answer) and not result.text.strip() else result
         call = LlmCall(
             call_id=uuid.uuid4().hex,

@@ -75,6 +75,37 @@ _ARGUMENTS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
+# providers that answer nobody without a key; others take what the machine has, or are servers of one's own
+_NEEDS_KEY = frozenset(
+    [
+        "openai",
+        "anthropic",
+        "gemini",
+        "azure",
+        "azure_ai",
+        "openrouter",
+        "groq",
+        "mistral",
+        "codestral",
+        "deepseek",
+        "xai",
+        "cohere",
+        "cohere_chat",
+        "together_ai",
+        "fireworks_ai",
+        "perplexity",
+        "cerebras",
+        "sambanova",
+        "deepinfra",
+        "nebius",
+        "moonshot",
+        "nvidia_nim",
+        "replicate",
+        "huggingface",
+    ]
+)
+
+
 class CallKeys(NamedTuple):
     """What a call gets: arguments for litellm, and variables that must be set while it lasts."""
 
@@ -115,6 +146,15 @@ class Keys:
             arguments["api_base"] = spec.api_base
         return CallKeys(arguments, self._left_over(spec.provider, arguments))
 
+    def lacking(self, spec: ModelSpec) -> str:
+        """The variable that a model's provider wants and that is not set; empty where nothing is known to lack."""
+        if spec.key_name is not None and spec.key_name not in self._values:
+            return spec.key_name
+        secrets = self._arguments(spec).keys() - {"api_base", "api_version"}
+        if secrets or spec.api_base is not None or spec.provider not in _NEEDS_KEY:
+            return ""
+        return _wanted(spec)["api_key"][0]
+
     def scrub(self, text: str) -> str:
         """The text without any key: whole, encoded for an address, or a part of at least eight characters."""
         for value in self._secrets():
@@ -146,12 +186,7 @@ class Keys:
         return sorted(values, key=len, reverse=True)
 
     def _arguments(self, spec: ModelSpec) -> dict[str, Any]:
-        own = f"{re.sub(r'[^A-Z0-9]', '_', spec.provider.upper())}"
-        usual = {"api_key": (f"{own}_API_KEY", f"{own}_APIKEY", f"{own}_TOKEN", f"{own}_API_TOKEN")}
-        wanted = dict(_ARGUMENTS.get(spec.provider, usual))
-        if spec.key_name is not None:
-            wanted["api_key"] = (spec.key_name,)
-        found = {argument: self._first(names) for argument, names in wanted.items()}
+        found = {argument: self._first(names) for argument, names in _wanted(spec).items()}
         return {argument: value for argument, value in found.items() if value is not None}
 
     def _first(self, names: Sequence[str]) -> str | None:
@@ -171,6 +206,16 @@ def take_keys(environ: MutableMapping[str, str], extra_names: Sequence[str] = ()
     """Removes every variable that holds a key, and those named besides, and returns them as `Keys`."""
     names = [name for name in environ if _KEY_NAME.fullmatch(name) or name in extra_names]
     return Keys({name: environ.pop(name) for name in names})
+
+
+def _wanted(spec: ModelSpec) -> dict[str, tuple[str, ...]]:
+    """Arguments of a call to a model, with the variables that may hold them."""
+    own = re.sub(r"[^A-Z0-9]", "_", spec.provider.upper())
+    usual = {"api_key": (f"{own}_API_KEY", f"{own}_APIKEY", f"{own}_TOKEN", f"{own}_API_TOKEN")}
+    wanted = dict(_ARGUMENTS.get(spec.provider, usual))
+    if spec.key_name is not None:
+        wanted["api_key"] = (spec.key_name,)
+    return wanted
 
 
 _LENT: Counter[str] = Counter()

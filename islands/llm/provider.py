@@ -10,17 +10,17 @@ import asyncio
 import logging
 import os
 import threading
-import time
 import warnings
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from db.errors import ConfigError
 from islands.llm.chat_body import Answer, read_answer
 from islands.llm.exchange import FailureKind, Request
+from islands.llm.faults import Refusal, refusal_of
 from islands.llm.keys import Keys, lent
 from islands.llm.models import ModelSpec, Price
 
@@ -29,26 +29,8 @@ T = TypeVar("T")
 _LOCAL_PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"
 # of litellm, read when it is imported: 500 to one server, which would make more calls wait for each other unseen
 _CONNECTION_LIMITS = ("AIOHTTP_CONNECTOR_LIMIT", "AIOHTTP_CONNECTOR_LIMIT_PER_HOST")
+_OWN_SERVERS = {"hosted_vllm": "HOSTED_VLLM_API_BASE", "openai_like": "OPENAI_LIKE_API_BASE"}
 _LOGGERS = ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy", "openai", "httpx", "aiohttp")
-_REASON_LENGTH = 300
-_UNREADABLE = {
-    "JSONDecodeError",
-    "APIResponseValidationError",
-    "ValidationError",
-    "KeyError",
-    "AttributeError",
-    "TypeError",
-}
-
-
-class Refusal(NamedTuple):
-    """Why one call failed. `retry_after_s` is what the server asked for; `is_gone`: the model will not come back."""
-
-    kind: FailureKind
-    reason: str
-    is_final: bool = False
-    is_gone: bool = False
-    retry_after_s: float | None = None
 
 
 @cache
@@ -153,6 +135,22 @@ class Provider:
             _scrub_logs(self._keys.scrub)
         return self._litellm
 
+    def check(self, spec: ModelSpec) -> None:
+        """Finds out before the first call that a model cannot be asked.
+
+        Raises:
+            ConfigError: its key is not set, or it is a server of one's own whose address nobody gave.
+        """
+        lacking = self._keys.lacking(spec)
+        if lacking:
+            raise ConfigError(f"no key for {spec.model_id}", f"set the environment variable {lacking}")
+        base_name = _OWN_SERVERS.get(spec.provider)
+        if base_name and spec.api_base is None and not os.environ.get(base_name):
+            # litellm would ask api.openai.com
+            raise ConfigError(
+                f"no address for {spec.model_id}", f"say where it is: {spec.model_id},api_base=http://host:8000/v1"
+            )
+
     async def ask(self, spec: ModelSpec, request: Request, n_tokens_out: int, limit_s: float) -> Answer | Refusal:
         """One call, no retry. Texts of errors come without keys."""
         litellm = await self.prepare()
@@ -178,7 +176,7 @@ class Provider:
                 raise
             return Refusal(FailureKind.CONNECTION, "litellm gave the call up")
         except Exception as error:  # the boundary: whatever providers and litellm raise becomes a value here
-            return self._refusal(error)
+            return refusal_of(error, self._keys.scrub)
 
     def _read(self, body: Mapping[str, Any] | None) -> Answer | Refusal:
         if body is None:  # of litellm, after two tries that a server answered with 422
@@ -187,95 +185,6 @@ class Provider:
         if isinstance(answer, str):
             return Refusal(FailureKind.MALFORMED, self._keys.scrub(answer))
         return answer._replace(text=self._keys.scrub_whole(answer.text))
-
-    def _refusal(self, error: Exception) -> Refusal:
-        reason = _one_line(self._keys.scrub(str(error) or type(error).__name__))
-        kind, is_final, is_gone = _classified(error, reason)
-        return Refusal(kind, reason, is_final, is_gone, retry_after_s=_retry_after_s(error))
-
-
-def _classified(error: Exception, reason: str) -> tuple[FailureKind, bool, bool]:
-    """The kind of a failure, whether it is final for this request, and whether the model is gone for good.
-
-    litellm's classes changed between versions, and it calls broken connections and broken JSON server errors, so status
-    codes and the causes behind an error count for more than its class.
-    """
-    status = getattr(error, "status_code", None)
-    status = status if isinstance(status, int) else None
-    causes = {name for cause in _chain(error) for name in _names_of(cause)}
-    if status in (401, 403):
-        return FailureKind.AUTHENTICATION, True, True
-    if status == 402 or (status == 429 and _is_out_of_credit(error, reason)):
-        return FailureKind.RATE_LIMIT, True, True
-    if status == 429:
-        return FailureKind.RATE_LIMIT, False, False
-    if causes & _UNREADABLE or "invalid response" in reason.lower():
-        return FailureKind.MALFORMED, False, False
-    if status in (408, 504) or causes & {"Timeout", "APITimeoutError", "TimeoutException", "TimeoutError"}:
-        return FailureKind.TIMEOUT, False, False
-    if causes & {"TransportError", "ClientError", "ConnectionError", "APIConnectionError", "EndpointConnectionError"}:
-        return FailureKind.CONNECTION, False, False
-    if status is not None and 400 <= status < 500:
-        return FailureKind.BAD_REQUEST, True, status == 404
-    if status is not None and status >= 500:
-        return FailureKind.SERVER, False, False
-    return FailureKind.INTERNAL, False, False
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and what caused it."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield error
-        error = error.__cause__ or error.__context__
-
-
-def _names_of(error: BaseException) -> Iterator[str]:
-    """The classes of an error. litellm files half of its own under openai's connection error: those say nothing."""
-    is_litellm = type(error).__module__.startswith("litellm")
-    for kind in type(error).__mro__:
-        if not (is_litellm and kind.__module__.startswith("openai")):
-            yield kind.__name__
-
-
-def _is_out_of_credit(error: Exception, reason: str) -> bool:
-    codes = {getattr(cause, "code", None) for cause in _chain(error)}
-    return "insufficient_quota" in codes or "insufficient_quota" in reason
-
-
-def _retry_after_s(error: Exception) -> float | None:
-    """Seconds of a Retry-After header, where a server sent one in seconds or as a date."""
-    for cause in _chain(error):
-        for headers in (getattr(cause, "litellm_response_headers", None), _headers_of(cause)):
-            seconds = _seconds(headers.get("retry-after")) if headers else None
-            if seconds is not None:
-                return seconds
-    return None
-
-
-def _headers_of(error: BaseException) -> Any:
-    return getattr(getattr(error, "response", None), "headers", None)
-
-
-def _seconds(value: object) -> float | None:
-    from email.utils import parsedate_to_datetime
-
-    if not isinstance(value, str):
-        return None
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except ValueError:
-            return None
-    return max(0.0, seconds) if seconds == seconds else None
-
-
-def _one_line(text: str) -> str:
-    line = " ".join(text.split("Traceback (most recent call last)")[0].split())
-    return line if len(line) <= _REASON_LENGTH else line[: _REASON_LENGTH - 3] + "..."
 
 
 def _providers(litellm: ModuleType) -> set[str]:

@@ -74,7 +74,9 @@ def test_tokens_that_nobody_counted_are_estimated() -> None:
 def test_an_unpriced_model_costs_none() -> None:
     with LlmServer([answer("x")]) as server:
         (outcome,) = complete(client_of(spec(server.api_base, is_unpriced=True)), request())
+        (failure,) = complete(client_of(spec("http://127.0.0.1:9/v1", is_unpriced=True)), request())
     assert isinstance(outcome, Completion) and outcome.cost_usd is None
+    assert isinstance(failure, Failure) and failure.cost_usd is None
 
 
 @pytest.mark.parametrize(
@@ -264,6 +266,14 @@ def test_half_open_lets_one_call_try() -> None:
         outcomes = complete(client, *(request(f"{n}") for n in range(30)))
         assert len(server.asked) == n_asked + 1
     assert all(isinstance(outcome, Failure) for outcome in outcomes)
+
+
+def test_an_outage_is_found_out_by_a_few_calls_however_many_wait() -> None:
+    narrow = QUICK.model_copy(update={"n_in_flight": 2, "breaker_open_s": 60.0})
+    with LlmServer([failing(500)]) as server:
+        outcomes = complete(client_of(spec(server.api_base), settings=narrow), *(request(f"{n}") for n in range(40)))
+        assert len(server.asked) <= 6
+    assert all(isinstance(outcome, Failure) and not outcome.is_final for outcome in outcomes)
 
 
 def test_roles_have_models_of_their_own() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import logging
@@ -16,7 +17,9 @@ import pytest
 from support.llm_clients import MARKER, client_of, complete, request, spec
 from support.llm_server import Asked, LlmServer, Reply, answer, echoing_key
 
+from db.errors import ConfigError
 from db.llm_calls import LlmCall
+from islands.llm.client import LlmClient
 from islands.llm.exchange import Completion, Failure
 from islands.llm.keys import Keys, lent, take_keys
 from islands.llm.models import read_model
@@ -106,6 +109,34 @@ def test_each_provider_is_given_its_own_key_and_no_other() -> None:
 def test_a_server_of_ones_own_needs_no_key() -> None:
     assert arguments("openai/x,api_base=http://gpu7/v1", {}) == {"api_key": "no-key", "api_base": "http://gpu7/v1"}
     assert arguments("groq/x", {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("gemini/gemini-2.5-pro", "GEMINI_API_KEY"),
+        ("azure/gpt-4o", "AZURE_API_KEY"),
+        ("groq/x,unpriced", "GROQ_API_KEY"),
+        ("openai/x,api_base=http://127.0.0.1:9/v1,unpriced,key_name=MY_KEY", "MY_KEY"),
+        ("ollama/x,unpriced", ""),
+        ("bedrock/anthropic.claude-v2:1", ""),
+        ("openai/x,api_base=http://127.0.0.1:9/v1,unpriced", ""),
+    ],
+)
+def test_a_key_that_is_not_set_is_named_before_the_first_call(text: str, name: str) -> None:
+    assert Keys({"AZURE_API_BASE": "https://me.openai.azure.com"}).lacking(read_model(text)) == name
+    if name:
+        with pytest.raises(ConfigError) as caught:
+            asyncio.run(LlmClient([read_model(text)], Keys({})).prepare())
+        assert name in caught.value.hint
+    assert not Keys({**SECRETS, "GROQ_API_KEY": "groq", "MY_KEY": "mine"}).lacking(read_model(text))
+
+
+def test_a_server_of_ones_own_needs_an_address() -> None:
+    with pytest.raises(ConfigError, match="no address") as caught:
+        asyncio.run(LlmClient([read_model("hosted_vllm/qwen3,unpriced")], Keys({})).prepare())
+    assert "api_base" in caught.value.hint
 
 
 def test_what_cannot_be_given_with_a_call_is_set_while_it_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
