@@ -8,6 +8,7 @@ while a call of that provider lasts.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import re
@@ -203,9 +204,26 @@ class Keys:
 
 
 def take_keys(environ: MutableMapping[str, str], extra_names: Sequence[str] = ()) -> Keys:
-    """Removes every variable that holds a key, and those named besides, and returns them as `Keys`."""
+    """Removes every variable that holds a key, and those named besides, and returns them as `Keys`.
+
+    Of the process's own environment, what the system shows of it in /proc is overwritten too.
+    """
     names = [name for name in environ if _KEY_NAME.fullmatch(name) or name in extra_names]
-    return Keys({name: environ.pop(name) for name in names})
+    values = {name: environ[name] for name in names}
+    for name in names:
+        if environ is os.environ:
+            _overwrite(name)
+        del environ[name]
+    return Keys(values)
+
+
+def _overwrite(name: str) -> None:
+    """Puts stars over the value of a variable where the process was given it: /proc/PID/environ shows that place."""
+    libc = ctypes.CDLL(None)
+    libc.getenv.restype = ctypes.c_void_p
+    place = libc.getenv(os.fsencode(name))
+    if place:
+        ctypes.memset(place, ord("*"), len(ctypes.string_at(place)))
 
 
 def _wanted(spec: ModelSpec) -> dict[str, tuple[str, ...]]:

@@ -195,11 +195,13 @@ def test_a_key_in_an_answer_does_not_get_further() -> None:
     assert isinstance(outcome, Completion) and outcome.text == "# Bearer [key]"
 
 
-def test_no_child_process_inherits_a_key() -> None:
+def test_no_child_process_inherits_a_key_or_reads_it_in_proc() -> None:
     environ = {**os.environ, "OPENAI_API_KEY": MARKER}
     code = (
         "import os, subprocess; from islands.llm.keys import take_keys; keys = take_keys(os.environ);"
-        "print(subprocess.run(['env'], capture_output=True, text=True).stdout, open('/proc/self/cmdline').read(), keys)"
+        "print(subprocess.run(['env'], capture_output=True, text=True).stdout, keys);"
+        "print(subprocess.run(['cat', f'/proc/{os.getpid()}/environ'], capture_output=True, text=True).stdout);"
+        "assert keys.hand_over()['OPENAI_API_KEY'].startswith('sk-marker')"
     )
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "Keys(" in done.stdout and MARKER not in done.stdout + done.stderr
