@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from db.errors import NotFoundError, SeedError
 from db.live import open_for_reading
@@ -38,7 +39,8 @@ from evolve.search import Search
 from evolve.seeding import collect_seeds
 from islands.dialogues import Brief, DialogueSettings
 from islands.knowledge import PriorKnowledge
-from islands.llm.keys import Keys, take_keys
+from islands.llm.client import LlmClient
+from islands.llm.keys import take_keys
 from islands.migration import make_topology
 from islands.seed import Seed
 
@@ -101,21 +103,32 @@ def _go(start: _Start, on_event: OnEvent) -> RunResult:
     # a resumed run knows what it knew at its start, and its own attempts come back one by one
     started_at = start.run.started_at if start.run else time.time()
     prior = collect_knowledge(start.config, _latency_kind(start.device), started_at)
-    with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, prior, keys, on_event))
-
-
-async def _search(start: _Start, prior: PriorKnowledge, keys: Keys, on_event: OnEvent) -> RunResult:
     run_id = start.run.run_id if start.run else _new_run_id()
+    calls: list[LlmCall] = []
+    models = open_client(start.config, keys, run_id, calls.append) if has_models(start.config) else None
+    with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
+        return asyncio.run(_search(start, prior, _Models(models, calls), run_id, on_event))
+
+
+class _Models(NamedTuple):
+    """Whom to ask, if anybody, and the calls that are not in the archive yet."""
+
+    client: LlmClient | None
+    calls: list[LlmCall]
+
+
+async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id: str, on_event: OnEvent) -> RunResult:
+    if models.client is not None:
+        await models.client.prepare()
     async with Crew(start.config, start.problem, start.device, run_id, prior) as crew:
         report = await crew.open()
         run = _continued(start.run) if start.run else _new_run(start, run_id, report)
         await answer(crew.archive.add_problem.remote(start.problem))
         await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
         on_event(_started(start, run, report))
-        session = _Session(start.config, run, crew, report, on_event)
-        if has_models(start.config):
-            await session.talk(start.problem, keys)
+        session = _Session(start.config, run, crew, report, models.calls, on_event)
+        if models.client is not None:
+            await session.talk(start.problem, models.client)
         with _interruptible(session.budget, on_event):
             await session.drive(start.seeds)
         result = await session.finish(start.problem)
@@ -126,7 +139,15 @@ async def _search(start: _Start, prior: PriorKnowledge, keys: Keys, on_event: On
 class _Session:
     """One sitting of a run: its budget, its counts and its loop."""
 
-    def __init__(self, config: RunConfig, run: Run, crew: Crew, report: EvaluatorReport, on_event: OnEvent) -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        run: Run,
+        crew: Crew,
+        report: EvaluatorReport,
+        calls: list[LlmCall],
+        on_event: OnEvent,
+    ) -> None:
         self._config = config
         self._run = run
         self._archive = crew.archive
@@ -144,7 +165,7 @@ class _Session:
         self._report = report
         self._hardware = report.hardware
         self._islands = crew.islands
-        self._calls: list[LlmCall] = []
+        self._calls = calls
         is_measured = run.latency_kind is LatencyKind.MEASURED
         self._counters = CounterQueue(self._evaluators, config.counters, self._recell) if is_measured else None
         self._search = Search(
@@ -163,14 +184,8 @@ class _Session:
             stop_at_roofline=config.stop_at_roofline,
         )
 
-    async def talk(self, problem: Problem, keys: Keys) -> None:
-        """Let language models propose as well.
-
-        Raises:
-            ConfigError: a model that cannot be asked, or a recording that cannot be read.
-        """
-        client = open_client(self._config, keys, self._run.run_id, self._calls.append)
-        await client.prepare()
+    async def talk(self, problem: Problem, client: LlmClient) -> None:
+        """Let language models propose as well."""
         brief = Brief(
             problem=problem,
             hardware=self._hardware,

@@ -130,3 +130,4 @@ def test_a_model_that_cannot_be_read_is_one_line_and_a_hint(tmp_path: Path) -> N
     ended = run(tmp_path, "--evaluations", "1", "--model", "gpt-4o")
     assert ended.code == 2 and len(ended.complaint) == 2 and "provider/name" in " ".join(ended.complaint)
     assert time.monotonic() - began < 60 and os.environ.get("OPENAI_API_KEY", "") != KEY
+    assert "starting workers" not in ended.out or rows("SELECT run_id FROM runs", archive=tmp_path / "a.duckdb") == []
