@@ -30,10 +30,10 @@ from db.live import open_for_reading
 from db.records import Capture, Evaluation, Launch, Outcome, Problem, Record
 from evaluators.capture.capture import TRACE_PRELOAD, CaptureFailed, trace_candidate
 from evaluators.capture.traffic import LaunchTrace
+from evaluators.forwards import forward_of
 from evaluators.hardware import load_hardware
 from evaluators.model.constants import FITTED, ModelConstants
 from evaluators.model.latency import model_latency
-from evaluators.preparer import forward_of
 from evaluators.sandbox.client import Zygote
 
 STORED = Path(__file__).parent / "results" / "calibration" / "variants.jsonl.gz"

@@ -17,7 +17,7 @@ from db.records import Candidate, Capture, Gate, GateResult, Hardware, Problem, 
 from evaluators.capture.capture import CAPTURE_PRELOAD, CaptureFailed, capture_with_cache
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import EvaluatorSettings, Prepared
-from evaluators.forwards import forward_of as forward_of
+from evaluators.forwards import forward_of
 from evaluators.gates.static import check_capture, check_policy
 from evaluators.modeller import Modeller, start_interpreter
 from evaluators.sandbox.client import Zygote

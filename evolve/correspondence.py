@@ -16,8 +16,11 @@ from islands.llm.exchange import Failure, FailureKind, Outcome, Request
 IDLE_S = 0.2
 POLL_S = 0.25
 
-SILENT = frozenset({FailureKind.BUDGET, FailureKind.NO_MODEL, FailureKind.AUTHENTICATION, FailureKind.NOT_RECORDED})
-"""Failures after which no question will be answered any more: the search goes on without models."""
+PAUSE_S = 5.0  # of a chain whose question nobody answered
+
+FOR_GOOD = frozenset({FailureKind.BUDGET, FailureKind.NOT_RECORDED})
+"""Failures after which no question is answered any more. Without a model that is in order it depends: one that is left
+alone for a while comes back, one that refuses its key does not."""
 
 
 class Client(Protocol):
@@ -36,6 +39,7 @@ class Correspondence:
     Args:
         settle: judges candidates of an island, keeps the verdicts and tells them.
         on_answer: is told of every answer, and of the candidate that came of it.
+        on_silence: is told why no model answers any more, once.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Correspondence:
         n_per_island: int,
         settle: Settle,
         on_answer: OnAnswer,
+        on_silence: Callable[[str], None],
     ) -> None:
         self._client = client
         self._islands = list(islands)
@@ -54,6 +59,7 @@ class Correspondence:
         self._n_per_island = n_per_island
         self._settle = settle
         self._on_answer = on_answer
+        self._on_silence = on_silence
         self._has_ended = False
         self.why_silent = ""  # why no model answers any more
 
@@ -101,7 +107,20 @@ class Correspondence:
     async def _take_in(self, index: int, question: Question, outcome: Outcome) -> None:
         candidate: Candidate | None = await answer(self._islands[index].answered.remote(question.dialogue_id, outcome))
         await self._on_answer(question, outcome, candidate)
-        if isinstance(outcome, Failure) and outcome.kind in SILENT:
-            self.why_silent = self.why_silent or outcome.reason
+        if isinstance(outcome, Failure):
+            await self._fail(outcome)
         if candidate is not None and self._budget.take(1):
             await self._settle(index, [candidate])
+
+    async def _fail(self, failure: Failure) -> None:
+        """Falls silent where asking again is of no use, else waits before the next question."""
+        is_nobody_left = failure.kind in (FailureKind.NO_MODEL, FailureKind.AUTHENTICATION) and failure.is_final
+        if failure.kind in FOR_GOOD or is_nobody_left:
+            if not self.why_silent:
+                self.why_silent = failure.reason
+                self._on_silence(failure.reason)
+            return
+        for _ in range(round(PAUSE_S / POLL_S)):
+            if self._is_over():
+                return
+            await asyncio.sleep(POLL_S)

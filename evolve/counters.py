@@ -93,7 +93,8 @@ class CounterQueue:
         allowed_s = self._settings.share * (self._clock() - self._began) * len(self._evaluators) - self._spent_s
         n = min(len(self._waiting), self._settings.max_batch, int(allowed_s / self._program_s))
         waited_s = self._clock() - self._waiting[0][0]
-        return n if n >= self._settings.batch or waited_s >= self._settings.patience_s else 0
+        is_batch = n >= min(self._settings.batch, self._settings.max_batch)
+        return n if is_batch or waited_s >= self._settings.patience_s else 0
 
     def _take(self, n: int) -> list[Evaluation]:
         """The fastest of those that wait: what will be parents. The others wait on."""
@@ -115,7 +116,8 @@ class CounterQueue:
     def _account(self, evaluations: Sequence[Evaluation], profiles: Sequence[Profile], n_read: int) -> None:
         spent_s = sum(profile.gpu_s for profile in profiles)
         self._spent_s += spent_s
-        self._program_s = max(spent_s / len(evaluations), LEAST_S)
+        if spent_s:  # nothing was lent where the profiler did not start: that says nothing of what programs cost
+            self._program_s = max(spent_s / len(evaluations), LEAST_S)
         self._n_asked += len(evaluations)
         self._n_read += n_read
         self._n_failures = 0 if n_read else self._n_failures + 1

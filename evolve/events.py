@@ -101,11 +101,17 @@ class Interrupted(Record):
     """Somebody wants the run to end: what is being judged is finished, nothing new is asked."""
 
 
+class ModelsSilent(Record):
+    """No language model answers any more; the search goes on without them."""
+
+    reason: str
+
+
 class RunEnded(Record):
     """The last event of a run."""
 
     result: RunResult
 
 
-Event = RunStarted | Judged | Migrated | Ticked | Interrupted | RunEnded
+Event = RunStarted | Judged | Migrated | Ticked | Interrupted | ModelsSilent | RunEnded
 OnEvent = Callable[[Event], None]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from db.llm_calls import LlmCall
+from db.llm_calls import LlmCall, LlmTotal
 from evolve.config import LanguageSettings, RunConfig
-from islands.llm.budget import Limits, LlmBudget
+from islands.llm.budget import Limits, LlmBudget, Spend
 from islands.llm.client import LlmClient, LlmSettings
 from islands.llm.keys import Keys
 from islands.llm.models import read_models
@@ -36,6 +36,15 @@ def open_client(config: RunConfig, keys: Keys, run_id: str, journal: Callable[[L
         journal=journal,
         recorder=Recorder(Path(asked.record)) if asked.record else None,
         replay=Recording.read(Path(asked.replay)) if asked.replay else None,
+    )
+
+
+def spend_of(totals: Sequence[LlmTotal]) -> Spend:
+    """What earlier sittings of a run spent: a budget is that of the run, however often it is resumed."""
+    return Spend(
+        usd=sum(total.cost_usd or 0.0 for total in totals),
+        n_tokens=sum(total.n_tokens_in + total.n_tokens_out for total in totals),
+        n_calls=sum(total.n_calls for total in totals),
     )
 
 

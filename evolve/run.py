@@ -9,7 +9,7 @@ import random
 import signal
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from db.errors import NotFoundError, SeedError
 from db.live import open_for_reading
-from db.llm_calls import LlmCall
+from db.llm_calls import LlmCall, LlmTotal
 from db.profile import Profile
 from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus, Verdict
 from evaluators.problems import load_problem
@@ -31,7 +31,7 @@ from evolve.device import resolve_device
 from evolve.events import Event, Interrupted, OnEvent, RunEnded, RunResult, RunStarted
 from evolve.judging import JudgePool
 from evolve.knowledge import collect_knowledge
-from evolve.language import has_models, open_client
+from evolve.language import has_models, open_client, spend_of
 from evolve.output import write_results
 from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
@@ -40,7 +40,7 @@ from evolve.seeding import collect_seeds
 from islands.dialogues import Brief, DialogueSettings
 from islands.knowledge import PriorKnowledge
 from islands.llm.client import LlmClient
-from islands.llm.keys import take_keys
+from islands.llm.keys import Keys, take_keys
 from islands.migration import make_topology
 from islands.seed import Seed
 
@@ -82,32 +82,45 @@ def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore)
         if run is None:
             raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
         config, problem = make_config({**run.config, "archive": archive}), reader.problem(run.problem_id)
-    return _go(_Start(config, problem, run.device, collect_seeds(config, problem), run), on_event)
+        totals = reader.llm_totals(run.run_id)
+        elapsed_s = _elapsed_s(run, reader.evaluations(run.run_id)) if totals else 0.0
+    return _go(_Start(config, problem, run.device, collect_seeds(config, problem), run, totals, elapsed_s), on_event)
 
 
 @dataclass(frozen=True)
 class _Start:
-    """What a search starts from; `run` is set when it is resumed."""
+    """What a search starts from. A resumed one has its `run`, what it asked of language models, and for how long."""
 
     config: RunConfig
     problem: Problem
     device: DeviceKind
     seeds: list[Seed]
     run: Run | None = None
+    asked: Sequence[LlmTotal] = ()
+    elapsed_s: float = 0.0
 
 
 def _go(start: _Start, on_event: OnEvent) -> RunResult:
     """What can be found out without Ray comes first."""
     check_start(start.config, start.device, wait_s=RESUME_WAIT_S if start.run else 0.0)
     keys = take_keys(os.environ)  # no process that starts from here on has them
+    try:
+        return _go_without_keys(start, keys, on_event)
+    finally:
+        os.environ.update(keys.hand_over())  # they are the caller's; nothing of ours is alive any more
+
+
+def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent) -> RunResult:
     # a resumed run knows what it knew at its start, and its own attempts come back one by one
     started_at = start.run.started_at if start.run else time.time()
     prior = collect_knowledge(start.config, _latency_kind(start.device), started_at)
     run_id = start.run.run_id if start.run else _new_run_id()
     calls: list[LlmCall] = []
-    models = open_client(start.config, keys, run_id, calls.append) if has_models(start.config) else None
+    client = open_client(start.config, keys, run_id, calls.append) if has_models(start.config) else None
+    if client is not None:
+        client.budget.resume(spend_of(start.asked), start.elapsed_s)
     with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, prior, _Models(models, calls), run_id, on_event))
+        return asyncio.run(_search(start, prior, _Models(client, calls), run_id, on_event))
 
 
 class _Models(NamedTuple):

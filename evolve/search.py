@@ -15,7 +15,7 @@ from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.correspondence import Client, Correspondence, OnAnswer
 from evolve.counters import CounterQueue
-from evolve.events import Judged, Migrated, OnEvent, Progress, Ticked
+from evolve.events import Judged, Migrated, ModelsSilent, OnEvent, Progress, Ticked
 from evolve.judging import Judge
 from evolve.progress import ProgressMeter
 from evolve.stopping import is_at_roofline
@@ -94,6 +94,7 @@ class Search:
             n_per_island=n_per_island,
             settle=self._settle_and_migrate,
             on_answer=on_answer,
+            on_silence=lambda reason: self._on_event(ModelsSilent(reason=reason)),
         )
         return self._correspondence
 

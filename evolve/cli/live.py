@@ -12,7 +12,7 @@ from rich.spinner import Spinner
 from db.records import LatencyKind
 from evolve.cli import panels
 from evolve.cli.console import console, format_seconds, format_times, format_us, is_terminal
-from evolve.events import Event, Interrupted, Judged, OnEvent, Progress, RunStarted, Ticked
+from evolve.events import Event, Interrupted, Judged, ModelsSilent, OnEvent, Progress, RunStarted, Ticked
 
 LINE_EVERY_S = 5.0
 STARTING = "starting workers, timing the baseline"
@@ -53,6 +53,8 @@ class LiveView:
             self._note(event)
         elif isinstance(event, Interrupted):
             self._improvements.append(STOPPING)
+        elif isinstance(event, ModelsSilent):
+            self._improvements.append(silence_line(event))
         elif isinstance(event, Ticked) and self._started is not None:
             width = self._live.console.width
             view = panels.dashboard(self._started, event.progress, self._improvements, width=width)
@@ -83,6 +85,8 @@ class LineView:
             self._note(event)
         elif isinstance(event, Interrupted):
             print(STOPPING, flush=True)
+        elif isinstance(event, ModelsSilent):
+            print(silence_line(event), flush=True)
         elif isinstance(event, Ticked) and time.monotonic() - self._last >= self._every_s:
             self._last = time.monotonic()
             print(progress_line(event.progress, self._kind), flush=True)
@@ -93,6 +97,11 @@ class LineView:
         if line and latency:
             self._best = latency.speedup
             print(f"new best: {line}", flush=True)
+
+
+def silence_line(event: ModelsSilent) -> str:
+    """Why the search goes on without language models."""
+    return f"going on without language models: {event.reason}"
 
 
 def start_line(event: RunStarted) -> str:

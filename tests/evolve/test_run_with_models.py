@@ -116,6 +116,12 @@ def test_a_recorded_run_gives_the_same_programs_without_a_model(
     assert again and again <= {row["program_id"] for row in written(folder)}
 
 
+def test_a_replay_that_is_at_its_end_says_so(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").touch()
+    ended = run(tmp_path, "--evaluations", "12", "--set", f"llm.replay={tmp_path / 'empty.jsonl'}", key="")
+    assert ended.code == 0 and "going on without language models: " in ended.out, ended.out + ended.err
+
+
 def test_a_model_that_answers_rubbish_costs_no_evaluation(tmp_path: Path) -> None:
     with LlmServer([answer("I am sorry, I cannot help with kernels.")]) as server:
         ended = run(tmp_path, "--evaluations", "5", "--model", model_at(server))

@@ -18,8 +18,9 @@ from support.workers import MadeUpEvaluator, MadeUpPreparer, make_candidate, mak
 from db.actor import ArchiveActor
 from db.errors import SeedError
 from db.records import EntryPoint, Evaluation, Lineage, PrecisionClass
+from evolve import correspondence
 from evolve.budget import Budget
-from evolve.events import Event, Judged, Migrated, Ticked
+from evolve.events import Event, Judged, Migrated, ModelsSilent, Ticked
 from evolve.judging import ActorPool, JudgePool
 from evolve.progress import ProgressMeter
 from evolve.search import CONFIRM, Search
@@ -275,10 +276,13 @@ class Scripted:
     answers: list[str]
     requests: list[Request] = field(default_factory=list)
     takes_s: float = 0.0
+    failures: list[Failure] = field(default_factory=list)  # before any answer
 
     async def complete(self, request: Request) -> Outcome:
         self.requests.append(request)
         await asyncio.sleep(self.takes_s)
+        if self.failures:
+            return self.failures.pop(0)
         if not self.answers:
             return Failure(kind=FailureKind.BUDGET, reason="the budget of dollars is spent", is_final=True)
         return Completion(
@@ -320,7 +324,26 @@ def test_what_models_write_is_judged_kept_and_told(stage: StageMaker) -> None:
     assert all(e.candidate.lineage.model == "openai/scripted" and e.candidate.lineage.prompt_hash for e in written)
     assert [c is not None for _, c in heard][:3] == [True, False, True]
     assert "could not be used" in client.requests[2].messages[-1].content
-    assert len(play.kept()) == 9 and play.meter.best is not None  # models that fall silent do not end the search
+    assert len(play.kept()) == 9 and play.meter.best is not None
+
+
+def test_models_that_fall_silent_do_not_end_the_search_and_are_told(stage: StageMaker) -> None:
+    play = stage(evaluations=9)
+    talk(play, Scripted([]))
+    play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
+    silences = [event.reason for event in play.events if isinstance(event, ModelsSilent)]
+    assert silences == ["the budget of dollars is spent"] and len(play.kept()) == 9
+
+
+def test_an_outage_is_waited_for(stage: StageMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(correspondence, "PAUSE_S", 0.3)
+    outage = Failure(kind=FailureKind.NO_MODEL, reason="it is left alone for 30 s", is_final=False)
+    play = stage(evaluations=20)
+    client = Scripted([program(30), program(20)], failures=[outage])
+    talk(play, client)
+    play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
+    assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate", "mutate"]
+    assert len(client.requests) == 4 and play.count(ModelsSilent) == 1  # that of the end of the script
 
 
 def test_a_run_does_not_wait_for_an_answer_when_it_is_over(stage: StageMaker) -> None:
