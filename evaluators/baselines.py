@@ -24,6 +24,7 @@ from evaluators.gates.speed import median_interval
 from evaluators.gpu_lock import GpuLock
 from evaluators.gpu_session import GpuSession, SessionLost, Slot
 from evaluators.sandbox.channel import Channel
+from evaluators.sandbox.client import LEAN_CONTEXT
 from evaluators.timing import Method, Rotation
 from evaluators.versions import software_versions
 
@@ -57,7 +58,7 @@ class BaselineProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._log,
-                env={"TORCHINDUCTOR_CACHE_DIR": str(inductor), **os.environ, "PYTHONPATH": path},
+                env={"TORCHINDUCTOR_CACHE_DIR": str(inductor), **os.environ, **LEAN_CONTEXT, "PYTHONPATH": path},
             )
         self._channel = Channel(ours)
 

@@ -52,7 +52,8 @@ class CudaEvaluator(Evaluator):
         self.problem = problem
         self.settings = settings
         self.hardware = detect_hardware(0)
-        self._gpu = GpuLock(str(torch.cuda.get_device_properties(0).uuid))
+        self._uuid = str(torch.cuda.get_device_properties(0).uuid)
+        self._gpu = GpuLock(self._uuid)
         self._resources = contextlib.ExitStack()
         self._preparer: Preparer | None = None
         self._preparing = threading.Lock()
@@ -67,7 +68,7 @@ class CudaEvaluator(Evaluator):
 
     def _open(self) -> None:
         # both import torch while inputs are drawn and baselines are compiled
-        starting = ThreadPoolExecutor(1).submit(partial(Zygote, interpret=False, preload=PRELOAD, limits=LIMITS))
+        starting = ThreadPoolExecutor(1).submit(self._start_zygote)
         self._resources.callback(lambda: starting.result().close())
         process = BaselineProcess()
         self._resources.callback(process.kill)
@@ -83,6 +84,10 @@ class CudaEvaluator(Evaluator):
         self._resources.callback(self._pool.close)
         inputs = partial(shared_inputs, self._bench.sets, self.settings.precision)
         self._profiler = Profiler(zygote, self._gpu, inputs)
+
+    def _start_zygote(self) -> Zygote:
+        """Its children see this GPU alone."""
+        return Zygote(interpret=False, preload=PRELOAD, limits=LIMITS, gpu=f"GPU-{self._uuid}")
 
     def _make_bench(self, process: BaselineProcess) -> Bench:
         apply_precision(PrecisionClass.REFERENCE)  # what is expected does not depend on the class that is searched

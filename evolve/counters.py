@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -24,6 +25,10 @@ POLL_S = 0.2
 MAX_FAILURES = 2  # batches in a row without any counters: nobody may read them here
 FIRST_GUESS_S = 1.0  # of a GPU, for the counters of one program of the suite on an H200
 LEAST_S = 0.05
+
+N_FIRST, FIRST_PATIENCE_S = 4, 3.0
+"""The first batch is small, early and in advance of its share: without it nobody knows what limits the programs that a
+short run starts from."""
 
 Recell = Callable[[list[tuple[Evaluation, Profile]]], Awaitable[list[Verdict]]]
 
@@ -53,6 +58,7 @@ class CounterQueue:
         self._spent_s = 0.0  # of GPUs
         self._program_s = FIRST_GUESS_S  # of a GPU, for one program, as far as is known
         self._n_failures = 0
+        self._n_taken = 0
         self._n_asked = 0
         self._n_read = 0
         self._why_not = ""
@@ -90,16 +96,20 @@ class CounterQueue:
         """How many programs may be read now: as many as wait, as a batch takes, and as the share of the GPU allows."""
         if not self._waiting:
             return 0
+        is_first = self._n_taken == 0
         allowed_s = self._settings.share * (self._clock() - self._began) * len(self._evaluators) - self._spent_s
-        n = min(len(self._waiting), self._settings.max_batch, int(allowed_s / self._program_s))
+        n_allowed = max(int(allowed_s / self._program_s), N_FIRST if is_first else 0)
+        n = min(len(self._waiting), self._settings.max_batch, n_allowed)
         waited_s = self._clock() - self._waiting[0][0]
         is_batch = n >= min(self._settings.batch, self._settings.max_batch)
-        return n if is_batch or waited_s >= self._settings.patience_s else 0
+        patience_s = min(self._settings.patience_s, FIRST_PATIENCE_S if is_first else math.inf)
+        return n if is_batch or waited_s >= patience_s else 0
 
     def _take(self, n: int) -> list[Evaluation]:
         """The fastest of those that wait: what will be parents. The others wait on."""
         chosen = sorted(self._waiting, key=lambda item: _device_us(item[1]))[:n]
         self._waiting = [item for item in self._waiting if item not in chosen]
+        self._n_taken += n
         return [evaluation for _, evaluation in chosen]
 
     async def _read(self, evaluations: Sequence[Evaluation]) -> None:

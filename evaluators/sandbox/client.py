@@ -20,6 +20,7 @@ from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 from db.errors import EvolveError
 from evaluators.sandbox.channel import Channel, ChannelError
+from evaluators.sandbox.gpus import hidden_devices
 from evaluators.sandbox.limits import Limits
 from evaluators.sandbox.workspace import RunFolder, fill_cache, remove_folder
 
@@ -34,11 +35,17 @@ PASSED_VARIABLES = (
     *("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"),
     *("NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "TRITON_PTXAS_PATH", "TRITON_LIBCUDA_PATH"),
 )
+LEAN_CONTEXT = {"CUDA_DEVICE_MAX_CONNECTIONS": "1", "CUDA_DEVICE_MAX_COPY_CONNECTIONS": "1"}
+"""One queue of work instead of eight. The driver makes and ends contexts one at a time for all GPUs of a host, and with
+these it needs half as long (benchmarks/RESULTS.md, "Two GPUs"). Streams of one process no longer overlap; whatever is
+compared runs so, baselines as well."""
+
 SET_VARIABLES = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # asking for a GPU must not initialise CUDA before the fork
+    **LEAN_CONTEXT,
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
 }
@@ -194,7 +201,10 @@ class Zygote:
         preload: Sequence[str] = (),
         limits: Limits = DEFAULT_LIMITS,
         isolation: Literal["namespaces", "subreaper"] | None = None,
+        gpu: str = "",
     ) -> None:
+        """`gpu` is the UUID of the only GPU that children see, where they have namespaces; empty: any that this
+        process sees."""
         self._folder = RunFolder()
         self._spawning = threading.Lock()
         self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -205,7 +215,7 @@ class Zygote:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(interpret),
+                env=_environment(interpret, gpu),
                 start_new_session=True,
             )
         request = {
@@ -213,6 +223,7 @@ class Zygote:
             "preload": list(preload),
             "limits": dataclasses.asdict(limits),
             "isolation": isolation,
+            "hidden": hidden_devices(gpu) if gpu else [],
             "run_folder": str(self._folder.path),
         }
         ready = self._greet(request)
@@ -315,9 +326,11 @@ def _status(process: subprocess.Popen[bytes]) -> str:
     return "still running" if code is None else f"exit status {code}"
 
 
-def _environment(interpret: bool) -> dict[str, str]:
+def _environment(interpret: bool, gpu: str) -> dict[str, str]:
     """The environment of a zygote: an allow-list, and where this package is to be found."""
     passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    if gpu:  # a number would mean another one where some are hidden
+        passed["CUDA_VISIBLE_DEVICES"] = gpu
     return {**passed, **SET_VARIABLES, "TRITON_INTERPRET": "1" if interpret else "0", "PYTHONPATH": _import_path()}
 
 

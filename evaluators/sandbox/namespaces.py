@@ -9,7 +9,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _NEWNS = 0x00020000
@@ -100,6 +100,16 @@ def enter_mount_namespace(workspace: str) -> list[str]:
     except OSError as error:
         missing.append(f"own shared memory ({error.strerror})")
     return missing
+
+
+def hide_devices(paths: Iterable[str]) -> None:
+    """In a mount namespace of one's own: whoever opens one of these device files finds /dev/null.
+
+    Raises:
+        OSError: one cannot be hidden.
+    """
+    for path in paths:
+        _mount("/dev/null", path, "", _MS_BIND)
 
 
 def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:

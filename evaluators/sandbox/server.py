@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -41,6 +42,7 @@ class Settings:
     isolation: Isolation
     missing: tuple[str, ...] = ()
     cgroup: Path | None = None
+    hidden: tuple[str, ...] = ()  # device files that children with namespaces cannot open
 
 
 def main() -> None:
@@ -93,6 +95,7 @@ def _settings(request: dict[str, Any]) -> Settings:
         isolation=found,
         missing=tuple(missing),
         cgroup=find_pids_cgroup() if os.geteuid() == 0 else None,
+        hidden=tuple(request["hidden"]),
     )
 
 
@@ -190,7 +193,7 @@ def _run_intermediate(
     try:
         job = _job(header, fds, settings, alive_fd, cgroup_name(os.getppid(), n_jobs))
         if settings.isolation is Isolation.NAMESPACES:
-            _run_in_namespaces(job)
+            _run_in_namespaces(job, settings.hidden)
         else:
             namespaces.become_subreaper()
             _supervise(job, settings.isolation)
@@ -202,23 +205,24 @@ def _run_intermediate(
         os._exit(0)
 
 
-def _run_in_namespaces(job: Job) -> None:
+def _run_in_namespaces(job: Job, hidden: Sequence[str]) -> None:
     namespaces.enter_process_namespaces()
     pid = os.fork()
     if pid == 0:
-        _run_pid_1(job)
+        _run_pid_1(job, hidden)
     job.channel.close()
     for fd in (job.alive_fd, *job.fds):
         os.close(fd)
     os.waitpid(pid, 0)  # returns when the kernel has emptied the namespace
 
 
-def _run_pid_1(job: Job) -> NoReturn:
+def _run_pid_1(job: Job, hidden: Sequence[str]) -> NoReturn:
     try:
         namespaces.die_with_parent()
         if job.cgroup:
             job.cgroup.enter()
         namespaces.enter_mount_namespace(job.workspace)
+        namespaces.hide_devices(hidden)
         _supervise(job, Isolation.NAMESPACES)
     except BaseException as error:  # the boundary of the process
         _send_broken(job.control.fileno(), error)

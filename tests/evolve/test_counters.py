@@ -15,7 +15,7 @@ from db.measures import Tier
 from db.profile import Profile
 from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
 from evolve.config import CounterSettings
-from evolve.counters import MAX_FAILURES, CounterQueue, revised
+from evolve.counters import FIRST_PATIENCE_S, MAX_FAILURES, N_FIRST, CounterQueue, revised
 from evolve.events import CounterReport
 from evolve.judging import ActorPool
 
@@ -122,15 +122,27 @@ def test_only_measured_originals_are_read_and_each_once() -> None:
 
 def test_a_profiler_takes_no_more_than_its_share_of_the_gpu() -> None:
     stage = Stage(batch=1, max_batch=8, share=0.1)
-    stage.clock.now = 15.0  # a second and a half of the GPU: one program, as far as anybody knows
+    stage.clock.now = 0.0
+    stage.queue.offer(made(3, 95.0))
+    assert stage.wait(1) == [["VALUE = 3"]]  # in advance
     for n, us in enumerate((90.0, 80.0, 70.0)):
         stage.queue.offer(made(n, us))
-    assert stage.wait(1) == [["VALUE = 2"]]
-    stage.clock.now = 35.0  # 3.5 s of it, of which 2 are spent and the next program costs 2
+    stage.clock.now = 35.0  # 3.5 s of the GPU, of which 2 are spent and the next program costs 2
     assert len(stage.wait(1)) == 1
     stage.clock.now = 60.0
-    assert stage.wait(2) == [["VALUE = 2"], ["VALUE = 1", "VALUE = 0"]]
+    assert stage.wait(2) == [["VALUE = 3"], ["VALUE = 2", "VALUE = 1"]]
     assert stage.queue.report == CounterReport(n_asked=3, n_read=3, gpu_s=6.0)
+
+
+def test_the_first_batch_is_early_and_small() -> None:
+    stage = Stage(batch=8, max_batch=8, share=0.001)
+    for n in range(N_FIRST + 1):
+        stage.queue.offer(made(n, 90.0 - n))
+    assert stage.wait(0) == []
+    stage.clock.now += FIRST_PATIENCE_S
+    assert [len(batch) for batch in stage.wait(1)] == [N_FIRST]
+    stage.clock.now += FIRST_PATIENCE_S
+    assert len(stage.wait(1)) == 1
 
 
 def test_where_nobody_may_read_counters_it_is_not_tried_for_ever() -> None:
