@@ -73,6 +73,7 @@ class Island:
         self._improved: Counter[str] = Counter()
         self._progress = _Progress(settings.stagnation_margin)
         self._dialogues: Dialogues | None = None
+        self._dialogue_rng = random.Random()
 
     # ------------------------------------------------------------------------------------------------- ask and tell
 
@@ -100,12 +101,13 @@ class Island:
         return asked
 
     def talk(self, brief: Brief, settings: DialogueSettings) -> None:
-        """From now on `questions` has questions for language models."""
+        """From now on `questions` has questions for language models. Before `restore`, which says what came of them."""
         self._dialogues = Dialogues(brief, settings, self.island_id)
+        self._dialogue_rng = _branch(self._rng)
 
     def questions(self, n: int) -> list[Question]:
         """At most `n` questions for language models; empty without `talk`, and while nothing correct is known."""
-        return self._dialogues.ask(n, self._stock().elites, self._rng) if self._dialogues else []
+        return self._dialogues.ask(n, self._stock().elites, self._dialogue_rng) if self._dialogues else []
 
     def answered(self, dialogue_id: str, outcome: Outcome) -> Candidate | None:
         """The candidate that an answer makes; None where there is none, or its program was asked before."""
@@ -120,6 +122,11 @@ class Island:
         candidate = self._admit(written.source, program_id, written.lineage)
         self._dialogues.admitted(dialogue_id, candidate.candidate_id)
         return candidate
+
+    @property
+    def dialogues(self) -> Dialogues | None:
+        """Conversations with language models; None without `talk`."""
+        return self._dialogues
 
     def tell(self, verdicts: Sequence[Verdict]) -> list[AddStatus]:
         """Takes verdicts in, in any order. One status for each; a candidate id that is not in flight is REJECTED."""
@@ -151,6 +158,7 @@ class Island:
                 self._strategy.asked(candidate.candidate_id, candidate.lineage.operator, candidate.lineage.parents)
             self._tell_one(evaluation.verdict)
         self._rng.seed(f"{self._rng.getrandbits(64)}/{self._next_number}")
+        self._dialogue_rng = _branch(self._rng)
 
     def _ask_one(self) -> Candidate | None:
         stock = self._stock()
@@ -364,6 +372,8 @@ class Island:
     def _note_standing(self, occupant: Occupant) -> None:
         technique = occupant.candidate.lineage.technique
         self._standings[occupant.program_id] = Standing.of(occupant.verdict, technique)
+        if self._dialogues is not None:
+            self._dialogues.seen(occupant)
 
     def _count(self, lineage: Lineage, verdict: Verdict, trial: Trial) -> None:
         name = lineage.technique or lineage.operator
@@ -406,6 +416,13 @@ def _lineage_of(draw: Draw, proposal: Proposal, expected: Expectation) -> Lineag
         state=expected.state,
         predicted_octaves=expected.octaves,
     )
+
+
+def _branch(rng: random.Random) -> random.Random:
+    """A generator of its own; the first one stays as it is, so that models do not change what structural draws are."""
+    copied = random.Random()
+    copied.setstate(rng.getstate())
+    return random.Random(f"{copied.getrandbits(64)}/dialogues")
 
 
 def _number_of(candidate_id: str) -> int:

@@ -11,7 +11,7 @@ from support.runs import make_hardware
 
 from db.records import Candidate, EntryPoint, Lineage, Problem
 from evaluators.problems import load_problem
-from islands.dialogues import Brief, Dialogues, DialogueSettings
+from islands.dialogues import Brief, Dialogues, DialogueSettings, DialoguesState
 from islands.grid import Occupant
 from islands.llm.exchange import Completion, Failure, FailureKind
 from islands.seed import Seed
@@ -121,6 +121,27 @@ def test_no_more_questions_than_may_be_in_flight() -> None:
     assert len(dialogues.ask(8, [elite()], random.Random(0))) == 3
     assert dialogues.ask(8, [elite()], random.Random(0)) == []
     assert Dialogues(BRIEF, DialogueSettings(), island_id=0).ask(1, [], random.Random(0)) == []
+
+
+def test_conversations_go_on_in_another_process(dialogues: Dialogues) -> None:
+    (asked,) = dialogues.ask(1, [elite()], random.Random(0))
+    judged = begin(dialogues)
+    written = dialogues.answered(judged, said(edit("num_warps=4", "num_warps=8")))
+    assert written is not None
+    dialogues.admitted(judged, "r-0-000001")
+
+    other = Dialogues(BRIEF, DialogueSettings(n_repairs=2), island_id=3)
+    other.restore(DialoguesState.model_validate_json(dialogues.dump().model_dump_json()))
+    assert other.dump().model_copy(update={"dialogues": ()}) == dialogues.dump().model_copy(update={"dialogues": ()})
+    (again,) = other.ask(2, [], random.Random(1))
+    assert again == asked
+    assert other.answered(asked.dialogue_id, said(edit("num_warps=4", "num_warps=16"))) is not None
+    candidate = elite(written.source).candidate.model_copy(update={"candidate_id": "r-0-000001"})
+    other.told("r-0-000001", failed(candidate, "out of registers"))
+    (repair,) = other.ask(1, [], random.Random(1))
+    assert repair.dialogue_id == judged and repair.request.operator == "repair"
+    fresh = other.ask(1, [elite()], random.Random(1))
+    assert fresh[0].dialogue_id not in (asked.dialogue_id, judged)
 
 
 def island_that_talks(problem: Problem = PROBLEM):  # type: ignore[no-untyped-def]

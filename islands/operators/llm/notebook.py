@@ -1,0 +1,59 @@
+"""The notebook of an island: what its conversations found out, for those that come after them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from db.frozen import Record
+from islands.llm.plans import Plan
+
+N_ATTEMPTS = 32
+
+
+class ComparedAttempt(Record):
+    """What a language model changed, what it expected of that, and what was measured."""
+
+    operator: str
+    program_id: str
+    technique: str
+    change: str
+    plan: Plan | None = None  # that was carried out, if any
+    parents: tuple[str, ...] = ()
+    performance_state: str = ""  # key of the first parent's
+    predicted_octaves: float | None = None
+    octaves: float | None = None  # None: it failed, or its parent is not known any more
+    came_of_it: str = ""  # latency, or why it was refused
+    cause: str = ""  # of the difference, as the profiles say
+
+
+class NotebookState(Record):
+    """A notebook, for a file or an archive."""
+
+    attempts: tuple[ComparedAttempt, ...] = ()
+    lessons: tuple[str, ...] = ()
+
+
+class Notebook:
+    """What is written down. Bounded: the oldest attempts go first."""
+
+    def __init__(self) -> None:
+        self._attempts: deque[ComparedAttempt] = deque(maxlen=N_ATTEMPTS)
+        self.lessons: tuple[str, ...] = ()  # in words, for the memory that prompts show
+
+    @property
+    def attempts(self) -> Sequence[ComparedAttempt]:
+        """The oldest first."""
+        return tuple(self._attempts)
+
+    def compare(self, attempt: ComparedAttempt) -> None:
+        """Writes down what came of an attempt."""
+        self._attempts.append(attempt)
+
+    def dump(self) -> NotebookState:
+        return NotebookState(attempts=tuple(self._attempts), lessons=self.lessons)
+
+    def restore(self, state: NotebookState) -> None:
+        """Goes on from what was dumped, in the place of what is written now."""
+        self._attempts = deque(state.attempts, maxlen=N_ATTEMPTS)
+        self.lessons = state.lessons
