@@ -5,7 +5,8 @@
 `full` has profiles, knowledge learnt on the other half of the suite, and four islands. Each other arm lacks one part.
 Two figures an arm, each against `full` on the same problem and seed, as geometric means with a 95% interval: the best
 latency found (above 1: slower), and the verdicts needed to reach 95% of the best latency that any arm found. Results
-are kept per search in OUT/cpu.jsonl; `--table` prints what is there.
+are kept per search in OUT/cpu.jsonl, so that they can be measured in parts: a search that is there is not repeated.
+`--table` prints what is there.
 """
 
 from __future__ import annotations
@@ -13,11 +14,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.offline import Arm, CachedJudge, Trace, bootstrap, cycles_only, nothing, save, search
-from benchmarks.transfer import REACHED, TARGET, Line, learn
+from benchmarks.offline import Arm, CachedJudge, Trace, bootstrap, cycles_only, nothing, search
+from benchmarks.transfer import REACHED, TARGET, Job, Line, learnt, run_jobs, searched
 from db.knowledge import TechniqueEvidence
 from evaluators.problems import load_problem, suite_names
 from islands.knowledge import PriorKnowledge
@@ -48,22 +48,22 @@ def main() -> None:
     path = arguments.out / "cpu.jsonl"
     if not arguments.table:
         names = sorted(suite_names())
-        learning, held_out = names[::2], arguments.problems or names[1::2][:N_PROBLEMS]
-        jobs = [(name, arguments.cache, arguments.evaluations) for name in learning]
-        with ProcessPoolExecutor(arguments.jobs, max_tasks_per_child=1) as pool:
-            evidence = [one for found in pool.map(learn, jobs) for one in found]
-            tests = [(name, arguments.cache, arguments.evaluations, arguments.seeds, evidence) for name in held_out]
-            for traces in pool.map(_search_all, tests):
-                for trace in traces:
-                    save(trace, path)
+        evidence = learnt(names[::2], arguments.cache, arguments.evaluations, arguments.jobs)
+        held_out = arguments.problems or names[1::2][:N_PROBLEMS]
+        arms = [arm.name for arm in arms_of([])]
+        wanted = [(arm, name, seed) for seed in range(arguments.seeds) for name in held_out for arm in arms]
+        jobs = [
+            Job(*one, arguments.cache, arguments.evaluations, evidence) for one in wanted if one not in searched(path)
+        ]
+        run_jobs(_search, jobs, arguments.jobs, path, arguments.minutes)
     print(table(path))
 
 
-def _search_all(job: tuple[str, Path, int, int, list[TechniqueEvidence]]) -> list[Trace]:
-    name, cache, n, n_seeds, evidence = job
-    problem = load_problem(name, sizes={})
-    with CachedJudge(problem, cache, TARGET) as judge:
-        return [search(problem, judge, arm, seed, n) for seed in range(n_seeds) for arm in arms_of(evidence)]
+def _search(job: Job) -> Trace:
+    problem = load_problem(job.problem, sizes={})
+    arm = next(arm for arm in arms_of(job.evidence) if arm.name == job.arm)
+    with CachedJudge(problem, job.cache, TARGET) as judge:
+        return search(problem, judge, arm, job.rng_seed, job.n)
 
 
 def table(path: Path) -> str:
@@ -103,6 +103,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--evaluations", type=int, default=60)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no search after so long")
     parser.add_argument("--cache", type=Path, default=Path("evolve-out/verdicts"), help="verdicts that are judged once")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/ablation"))
     parser.add_argument("--table", action="store_true", help="print what was measured and stop")

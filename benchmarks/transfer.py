@@ -20,19 +20,21 @@ import math
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.offline import Arm, CachedJudge, Trace, bootstrap, save, search
 from db.archive import ProgramArchive
-from db.knowledge import TechniqueEvidence
+from db.knowledge import TechniqueEvidence, summed
 from db.live import open_for_reading
 from db.records import DeviceKind, LatencyKind, PrecisionClass, Run
 from evaluators.hardware import load_hardware
 from evaluators.problems import load_problem, suite_names
+from evolve.knowledge import read_knowledge, write_knowledge
 from islands.knowledge import PriorKnowledge
 
 TARGET = "h200"
@@ -71,38 +73,72 @@ def main() -> None:
 # ------------------------------------------------------------------------------------------------------------ modelled
 
 
+class Job(NamedTuple):
+    """One modelled search. `evidence` is what arms with knowledge start from."""
+
+    arm: str
+    problem: str
+    rng_seed: int
+    cache: Path
+    n: int
+    evidence: list[TechniqueEvidence]
+
+
 def measure_modelled(arguments: argparse.Namespace) -> None:
-    """Learn on every other problem of the suite, test on the rest; two problems at a time."""
+    """Learn on every other problem of the suite, test on the rest."""
     names = sorted(arguments.problems or suite_names())
     learning, held_out = names[::2], names[1::2]
-    jobs = [(name, arguments.cache, arguments.evaluations) for name in learning]
-    with ProcessPoolExecutor(arguments.jobs, max_tasks_per_child=1) as pool:
-        evidence = [one for found in pool.map(learn, jobs) for one in found]
-        tests = [(name, arguments.cache, arguments.evaluations, arguments.seeds, evidence) for name in held_out]
-        for traces in pool.map(_test, tests):
-            for trace in traces:
-                save(trace, arguments.out / "cpu.jsonl")
+    evidence = learnt(learning, arguments.cache, arguments.evaluations, arguments.jobs)
+    path = arguments.out / "cpu.jsonl"
+    wanted = [(arm, name, seed) for seed in range(arguments.seeds) for name in held_out for arm in _ARMS]
+    jobs = [Job(*one, arguments.cache, arguments.evaluations, evidence) for one in wanted if one not in searched(path)]
+    run_jobs(_search, jobs, arguments.jobs, path, arguments.minutes)
+
+
+def searched(path: Path) -> set[tuple[str, str, int]]:
+    """Arm, problem and seed of every search that a file of traces has."""
+    lines = [json.loads(text) for text in path.read_text().splitlines()] if path.exists() else []
+    return {(line["arm"], line["problem"], line["rng_seed"]) for line in lines}
+
+
+def run_jobs(run: Callable[[Job], Trace], jobs: Sequence[Job], n: int, path: Path, minutes: float) -> None:
+    """Jobs in processes, `n` at a time, each kept as it ends; none begins after so many minutes."""
+    end, waiting = time.monotonic() + 60 * minutes, list(reversed(jobs))
+    with ProcessPoolExecutor(n, max_tasks_per_child=1) as pool:
+        running = {pool.submit(run, waiting.pop()) for _ in range(min(n, len(waiting)))}
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for trace in (future.result() for future in done):
+                save(trace, path)
                 print(trace.arm, trace.problem, trace.rng_seed, f"{trace.best_us[-1]:.1f}", flush=True)
+                if waiting and time.monotonic() < end:
+                    running.add(pool.submit(run, waiting.pop()))
 
 
-def learn(job: tuple[str, Path, int]) -> list[TechniqueEvidence]:
-    name, cache, n = job
+def learnt(names: Sequence[str], cache: Path, n: int, n_jobs: int) -> list[TechniqueEvidence]:
+    """What searches without knowledge learn on these problems; kept beside the verdicts, and learnt once."""
+    place = cache / f"learnt-{n}-{'-'.join(names)}.json"
+    if not place.exists():
+        jobs = [(name, seed, cache, n) for name in names for seed in range(N_LEARNING_SEEDS)]
+        with ProcessPoolExecutor(n_jobs, max_tasks_per_child=1) as pool:
+            found = [one for evidence in pool.map(_learn, jobs) for one in evidence]
+        write_knowledge(summed(found), place)
+    return read_knowledge(place)
+
+
+def _learn(job: tuple[str, int, Path, int]) -> list[TechniqueEvidence]:
+    name, seed, cache, n = job
     problem = load_problem(name, sizes={})
     with CachedJudge(problem, cache, TARGET) as judge:
-        traces = [search(problem, judge, Arm("learning"), 1000 + seed, n) for seed in range(N_LEARNING_SEEDS)]
-    return evidence_of(traces, name)
+        return evidence_of([search(problem, judge, Arm("learning"), 1000 + seed, n)], name)
 
 
-def _test(job: tuple[str, Path, int, int, list[TechniqueEvidence]]) -> list[Trace]:
-    name, cache, n, n_seeds, evidence = job
-    problem = load_problem(name, sizes={})
-    learnt = PriorKnowledge(tuple(evidence), max((e.last_at_s for e in evidence), default=0.0))
-    arms = [
-        Arm("learnt", island_options={"prior": learnt}),
-        Arm("empty"),
-    ]
-    with CachedJudge(problem, cache, TARGET) as judge:
-        return [search(problem, judge, arm, seed, n) for seed in range(n_seeds) for arm in arms]
+def _search(job: Job) -> Trace:
+    problem = load_problem(job.problem, sizes={})
+    known = PriorKnowledge(tuple(job.evidence), max((e.last_at_s for e in job.evidence), default=0.0))
+    arm = Arm(job.arm, island_options={"prior": known}) if job.arm == "learnt" else Arm(job.arm)
+    with CachedJudge(problem, job.cache, TARGET) as judge:
+        return search(problem, judge, arm, job.rng_seed, job.n)
 
 
 def evidence_of(traces: Sequence[Trace], name: str) -> list[TechniqueEvidence]:
@@ -226,6 +262,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--time", default="55s", help="on a GPU: search time of each run")
     parser.add_argument("--knowledge", type=Path, help="on a GPU: what was learnt on other problems")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no modelled search after so long")
     parser.add_argument("--cache", type=Path, default=Path("evolve-out/verdicts"), help="verdicts that are judged once")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/transfer"))
     parser.add_argument("--table", action="store_true", help="print what was measured and stop")
