@@ -24,9 +24,11 @@ from db.errors import EvolveError
 from db.knowledge import TechniqueEvidence
 from db.live import ArchiveServer
 from db.llm_calls import LlmCall, LlmTotal
+from db.opinions import ProgramOpinion
 from db.queries import Elite, LineageRow, Table
 from db.reading import ExportFormat
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, Verdict
+from db.reflections import EVERYTHING, Explanation, LearntTechnique, Lesson, Reflection, Wanted
 
 T = TypeVar("T")
 
@@ -108,6 +110,12 @@ class ArchiveActor:
     async def add_llm_calls(self, calls: Sequence[LlmCall]) -> None:
         await self._do(lambda archive: archive.add_llm_calls(calls))
 
+    async def add_reflection(self, reflection: Reflection) -> None:
+        await self._do(lambda archive: archive.add_reflection(reflection))
+
+    async def add_opinions(self, opinions: Sequence[ProgramOpinion]) -> None:
+        await self._do(lambda archive: archive.add_opinions(opinions))
+
     async def checkpoint(self) -> None:
         await self._do(lambda archive: archive.checkpoint())
 
@@ -176,6 +184,18 @@ class ArchiveActor:
 
     async def llm_totals(self, run_id: str | None = None) -> list[LlmTotal]:
         return await self._do(lambda archive: archive.llm_totals(run_id))
+
+    async def lessons(self, wanted: Wanted = EVERYTHING) -> list[Lesson]:
+        return await self._do(lambda archive: archive.lessons(wanted))
+
+    async def explanations(self, wanted: Wanted = EVERYTHING) -> list[Explanation]:
+        return await self._do(lambda archive: archive.explanations(wanted))
+
+    async def learnt_techniques(self, wanted: Wanted = EVERYTHING) -> list[LearntTechnique]:
+        return await self._do(lambda archive: archive.learnt_techniques(wanted))
+
+    async def opinions(self, program_id: str | None = None, run_id: str | None = None) -> list[ProgramOpinion]:
+        return await self._do(lambda archive: archive.opinions(program_id, run_id))
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
         return await self._do(lambda archive: archive.query(sql, parameters))

@@ -22,9 +22,13 @@ from db.export import export
 from db.knowledge import TechniqueEvidence
 from db.llm_calls import INSERT as INSERT_LLM_CALLS
 from db.llm_calls import LlmCall, columns_of
+from db.opinions import ProgramOpinion
+from db.opinions import store as store_opinions
 from db.queries import Elite, LineageRow, Question, Table
 from db.reading import ArchiveReader, ExportFormat
 from db.records import CONFIRM, Evaluation, Problem, Run, Verdict
+from db.reflections import Reflection
+from db.reflections import store as store_reflection
 from db.rows import COLUMNS, REPROFILED, reprofiled, row_of
 
 __all__ = ["ArchiveReader", "Elite", "LineageRow", "ProgramArchive", "Table"]
@@ -152,6 +156,19 @@ class ProgramArchive(ArchiveReader):
         if calls:
             with self._writing() as connection:
                 connection.execute(INSERT_LLM_CALLS, columns_of(calls))
+
+    def add_reflection(self, reflection: Reflection) -> None:
+        """Stores what a reflection taught in one transaction: its lessons take the place of the island's earlier ones.
+
+        An attempt that was explained before, and a technique that the run learnt before, stay as they are.
+        """
+        with self._writing() as connection:
+            store_reflection(connection, reflection)
+
+    def add_opinions(self, opinions: Sequence[ProgramOpinion]) -> None:
+        """Stores what a judge thinks of programs; of each the first opinion that a run got."""
+        with self._writing() as connection:
+            store_opinions(connection, opinions)
 
     def checkpoint(self) -> None:
         """Moves what was written from the log into the file. Stalls readers and writers; for idle moments.
@@ -292,7 +309,9 @@ def _refused(path: Path) -> Iterator[None]:
         if is_file_fault(error) and (str(path) in str(error) or "Corrupt" in str(error)):
             raise
         raise QueryError(
-            str(error).splitlines()[0], "tables: runs, problems, programs, evaluations, elites, llm_calls"
+            str(error).splitlines()[0],
+            "tables: runs, problems, programs, evaluations, elites, llm_calls, lessons, explanations,"
+            " learnt_techniques, opinions",
         ) from error
 
 

@@ -34,6 +34,7 @@ _INDEXED = {
     "problems": ("problem_id",),
     "runs": ("run_id",),
     "evaluations": ("candidate_id", "seq", "program_id", "fingerprint"),
+    "explanations": ("candidate_id",),
 }
 
 _owned: set[Path] = set()  # the files that this process has open for writing: DuckDB's lock is per process

@@ -22,7 +22,10 @@ _SELECTS: dict[str, str] = {
     "elites": "SELECT problems.name AS problem, evaluations.* FROM evaluations JOIN problems USING (problem_id)"
     " WHERE seq IN (SELECT arg_min(seq, rank_us) FROM evaluations WHERE rank_us IS NOT NULL AND {run}"
     " GROUP BY grid, cell) ORDER BY grid, cell",
-    "llm_calls": "SELECT * FROM llm_calls WHERE {run} ORDER BY created_s",
+    **{
+        table: f"SELECT * FROM {table} WHERE {{run}} ORDER BY created_s"
+        for table in ("llm_calls", "lessons", "explanations", "learnt_techniques", "opinions")
+    },
 }
 
 

@@ -30,8 +30,22 @@ from db.knowledge import (
     summed,
 )
 from db.llm_calls import LlmCall, LlmTotal, call_of, calls_of, total_of, totals_of
+from db.opinions import ProgramOpinion, opinions_of, opinions_on
 from db.queries import Elite, LineageRow, Question, Scope, Table
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
+from db.reflections import (
+    EVERYTHING,
+    Explanation,
+    LearntTechnique,
+    Lesson,
+    Wanted,
+    explanation_of,
+    explanations_wanted,
+    lesson_of,
+    lessons_wanted,
+    technique_of,
+    techniques_wanted,
+)
 
 ExportFormat = Literal["parquet", "jsonl"]
 
@@ -58,7 +72,8 @@ class ArchiveReader(ABC):
         """Writes the archive, or one run of it, as Parquet or as JSON lines, and returns the files.
 
         A target with a suffix is one file of evaluations, sources included. Any other is a folder, made if missing,
-        with a file for each of runs, problems, programs, evaluations, elites and llm_calls.
+        with a file for each of runs, problems, programs, evaluations, elites, llm_calls, lessons,
+        explanations, learnt_techniques and opinions.
         """
 
     @abstractmethod
@@ -265,6 +280,22 @@ class ArchiveReader(ABC):
     def llm_totals(self, run_id: str | None = None) -> list[LlmTotal]:
         """What calls came to for each model and operator, the dearest first: of one run or of all."""
         return [total_of(row) for row in self._rows(totals_of(run_id))]
+
+    def lessons(self, wanted: Wanted = EVERYTHING) -> list[Lesson]:
+        """What islands keep in mind, as their last reflections left it."""
+        return [lesson_of(row) for row in self._rows(lessons_wanted(wanted))]
+
+    def explanations(self, wanted: Wanted = EVERYTHING) -> list[Explanation]:
+        """Why attempts gained what they did, as models see it."""
+        return [explanation_of(row) for row in self._rows(explanations_wanted(wanted))]
+
+    def learnt_techniques(self, wanted: Wanted = EVERYTHING) -> list[LearntTechnique]:
+        """Techniques that runs came upon. Several runs may have learnt one of the same name."""
+        return [technique_of(row) for row in self._rows(techniques_wanted(wanted))]
+
+    def opinions(self, program_id: str | None = None, run_id: str | None = None) -> list[ProgramOpinion]:
+        """What judge models think, the newest first: of one program or of all, in one run or in all."""
+        return opinions_of(self._rows(opinions_on(program_id, run_id)))
 
     # ----------------------------------------------------------------------------------------------------- private
 

@@ -97,6 +97,7 @@ class CatalogueEntry(Record):
     applied_by: AppliedBy
     seen: tuple[Seen, ...] = ()
     reported: tuple[Text, ...] = ()  # single figures that publications give, in words
+    learnt_by: str = ""  # the run that came upon it; empty for what ships with the package
 
     @field_validator("limiters")
     @classmethod
