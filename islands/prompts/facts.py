@@ -7,6 +7,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from db.opinions import ProgramOpinion
 from db.profile import BottleneckReport, Rule
 from db.records import (
     Evaluation,
@@ -48,6 +49,7 @@ class ProgramFacts(NamedTuple):
     figures: tuple[str, ...]
     rules: tuple[str, ...]  # the largest estimate first
     strengths: tuple[str, ...] = ()  # against the other parent of a crossover
+    opinion: tuple[str, ...] = ()  # what a judge model holds against it
 
 
 class StepFacts(NamedTuple):
@@ -105,6 +107,7 @@ class Facts(NamedTuple):
     inspirations: tuple[ProgramFacts, ...] = ()  # the most useful first
     techniques: tuple[TechniqueFacts, ...] = ()  # the best first
     memory: tuple[str, ...] = ()  # the oldest first
+    advice: tuple[str, ...] = ()  # what to try next, the oldest first
     avoid: tuple[str, ...] = ()
     n_plans: int = 4
     plan: Plan | None = None
@@ -163,7 +166,11 @@ def gpu_facts(hardware: Hardware) -> tuple[str, ...]:
 
 
 def program_facts(
-    source: str, verdict: Verdict, hardware: Hardware | None = None, strengths: Sequence[str] = ()
+    source: str,
+    verdict: Verdict,
+    hardware: Hardware | None = None,
+    strengths: Sequence[str] = (),
+    opinion: ProgramOpinion | None = None,
 ) -> ProgramFacts:
     report = verdict.bottleneck
     return ProgramFacts(
@@ -174,7 +181,19 @@ def program_facts(
         figures=figures_of(verdict.profile, verdict.tier, hardware),
         rules=rules_of(_rules(verdict)),
         strengths=tuple(strengths),
+        opinion=opinion_in_words(opinion) if opinion else (),
     )
+
+
+def opinion_in_words(opinion: ProgramOpinion) -> tuple[str, ...]:
+    """What a judge holds against a program, one concern a line; empty where it found nothing."""
+    if not opinion.concerns:
+        return ()
+    lines = [
+        f"{one.kind.replace('_', ' ')}{f' (line {one.line})' if one.line else ''}: {one.what}"
+        for one in opinion.concerns
+    ]
+    return (*lines, f"advice: {opinion.advice}") if opinion.advice else tuple(lines)
 
 
 def verdict_in_words(verdict: Verdict) -> tuple[str, ...]:

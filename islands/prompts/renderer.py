@@ -1,8 +1,9 @@
 """Rendering: a template and facts become messages, within a budget of tokens. Pure.
 
 When a prompt is too long, whole items are left out in this order, the least useful of each kind first, until it fits:
-inspirations, memory items, steps of the lineage but the last, rules of the profiler, and the notes on Triton. The
-reference, the parents, their figures and what is asked are never cut: a prompt may be longer than its budget.
+inspirations, memory items, advice on what to try next, steps of the lineage but the last, rules of the profiler, and
+the notes on Triton. The reference, the parents, their figures and what is asked are never cut: a prompt may be longer
+than its budget.
 """
 
 from __future__ import annotations
@@ -122,6 +123,7 @@ def _cuts(facts: Facts, kept: str) -> Iterator[tuple[str, Facts]]:
     shortened: tuple[tuple[str, Callable[[Facts], Facts]], ...] = (
         ("inspirations", lambda f: f._replace(inspirations=f.inspirations[:-1])),
         ("memory items", lambda f: f._replace(memory=f.memory[1:])),
+        ("advice", lambda f: f._replace(advice=f.advice[1:])),
         ("lineage steps", lambda f: f._replace(lineage=f.lineage[1:] if len(f.lineage) > 1 else f.lineage)),
         ("rules", _one_rule_fewer),
         ("notes", lambda f: f._replace(notes="")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from db.measures import Tier
+from db.opinions import Concern, ProgramOpinion
 from db.profile import Bottleneck, BottleneckReport, KernelKind, PerformanceState, Profile, Rule, Stall
 from db.records import (
     Candidate,
@@ -192,6 +193,14 @@ def other_parent() -> tuple[str, Verdict]:
     return source, verdict(790.0, profile=profile, tier=Tier.UNDERUTILIZED)
 
 
+OPINION = ProgramOpinion(
+    program_id="p",
+    run_id="r",
+    concerns=(Concern(kind="fragile", line=21, what="right for rows of at most 2048 columns"),),
+    advice="mask the last tile",
+)
+
+
 def base_facts(source: str | None = None) -> Facts:
     """What mutate and plan are told; `source` is that of the parent."""
     mine = kernel_sources()["row_softmax"] if source is None else source
@@ -210,11 +219,12 @@ def base_facts(source: str | None = None) -> Facts:
         problem=problem_facts(PROBLEM),
         gpu=gpu_facts(GPU),
         notes=notes_on("3.7.1"),
-        parents=(program_facts(mine, verdict(), GPU),),
+        parents=(program_facts(mine, verdict(), GPU, opinion=OPINION),),
         lineage=lineage_steps(chain),
         inspirations=(program_facts(*other_parent(), GPU),),
         techniques=technique_facts([catalogue[name] for name in names], {"loop_pipeline": 0.12}),
         memory=memory_facts(held),
+        advice=("try num_stages 3 once the loads are coalesced",),
         avoid=avoid_facts([("reduction", "persistent"), ("matmul", "split_k")], "reduction", ["tile_size up"]),
     )
 

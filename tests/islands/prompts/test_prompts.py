@@ -16,12 +16,12 @@ from islands.llm.answers import read_answer
 from islands.llm.fences import fenced_texts
 from islands.llm.refusals import Refusal
 from islands.prompts import Prompt, render
-from islands.prompts.facts import failure_facts
+from islands.prompts.facts import failure_facts, opinion_in_words
 from islands.prompts.figures import BEARING, figures_of
 from islands.prompts.quoting import one_line, quoted
 from islands.prompts.renderer import SYSTEMS
 from tests.support.parents import kernel_sources
-from tests.support.prompt_facts import GPU, PROFILE, base_facts, crossover_facts, facts_for, verdict
+from tests.support.prompt_facts import GPU, OPINION, PROFILE, base_facts, crossover_facts, facts_for, verdict
 
 KEPT = Path(__file__).parents[2] / "data" / "prompts"
 PLENTY = 100_000
@@ -128,7 +128,7 @@ def test_what_is_cut_first() -> None:
             kind = entry.partition(":")[0]
             if kind not in seen:
                 seen.append(kind)
-    assert seen == ["inspirations", "memory items", "lineage steps", "rules", "notes"]
+    assert seen == ["inspirations", "memory items", "advice", "lineage steps", "rules", "notes"]
 
 
 def test_a_budget_is_kept_while_there_is_something_to_cut() -> None:
@@ -136,7 +136,7 @@ def test_a_budget_is_kept_while_there_is_something_to_cut() -> None:
     least = render("mutate", facts, 0)
     for budget in range(least.n_tokens, render("mutate", facts, PLENTY).n_tokens, 50):
         assert render("mutate", facts, budget).n_tokens <= budget
-    assert least.cut == ("inspirations: 1", "memory items: 2", "lineage steps: 2", "rules: 2", "notes: 1")
+    assert least.cut == ("inspirations: 1", "memory items: 2", "advice: 1", "lineage steps: 2", "rules: 2", "notes: 1")
 
 
 def test_reference_parent_and_task_are_never_cut() -> None:
@@ -150,8 +150,13 @@ def test_reference_parent_and_task_are_never_cut() -> None:
 
 
 def test_only_what_a_prompt_shows_is_called_cut() -> None:
-    assert render("synthesize", facts_for("synthesize"), 0).cut == ("memory items: 2", "notes: 1")
+    assert render("synthesize", facts_for("synthesize"), 0).cut == ("memory items: 2", "advice: 1", "notes: 1")
     assert render("reflect", facts_for("reflect"), 0).cut == ()  # its memory is named by number
+
+
+def test_a_judge_that_found_nothing_is_not_heard() -> None:
+    assert opinion_in_words(OPINION)[0].startswith("fragile (line 21): ")
+    assert opinion_in_words(OPINION.model_copy(update={"concerns": ()})) == ()
 
 
 # ---------------------------------------------------------------------------------------------------------- injection
@@ -210,7 +215,13 @@ def test_words_of_others_stay_on_their_line() -> None:
     assert "\n" not in one_line(trick) and "`" not in one_line(trick)
     assert len(one_line("word " * 1000)) <= 400
     facts = base_facts()
-    told = facts._replace(memory=(trick,), avoid=(trick,), lineage=(facts.lineage[0]._replace(what=trick),))
+    told = facts._replace(
+        memory=(trick,),
+        avoid=(trick,),
+        advice=(trick,),
+        lineage=(facts.lineage[0]._replace(what=trick),),
+        parents=(facts.parents[0]._replace(opinion=(trick,)),),
+    )
     headings = [line for line in user_text("mutate", facts).split("\n") if line.startswith("#")]
     assert [line for line in user_text("mutate", told).split("\n") if line.startswith("#")] == headings
 
