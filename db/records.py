@@ -415,6 +415,7 @@ class RunStatus(StrEnum):
     RUNNING = "running"
     FINISHED = "finished"
     INTERRUPTED = "interrupted"
+    WAITING = "waiting"  # for answers of language models, which somebody carries
 
 
 class Run(Record):
