@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,6 +24,7 @@ from db.errors import EvolveError
 from db.knowledge import TechniqueEvidence
 from db.live import ArchiveServer
 from db.llm_calls import LlmCall, LlmTotal
+from db.llm_questions import LlmQuestion
 from db.opinions import ProgramOpinion
 from db.queries import Elite, LineageRow, Table
 from db.reading import ExportFormat
@@ -116,6 +117,11 @@ class ArchiveActor:
     async def add_opinions(self, opinions: Sequence[ProgramOpinion]) -> None:
         await self._do(lambda archive: archive.add_opinions(opinions))
 
+    async def exchange(
+        self, run_id: str, heard: Sequence[str], asked: Sequence[LlmQuestion], dialogues: Mapping[int, Any]
+    ) -> None:
+        await self._do(lambda archive: archive.exchange(run_id, heard, asked, dialogues))
+
     async def checkpoint(self) -> None:
         await self._do(lambda archive: archive.checkpoint())
 
@@ -196,6 +202,12 @@ class ArchiveActor:
 
     async def opinions(self, program_id: str | None = None, run_id: str | None = None) -> list[ProgramOpinion]:
         return await self._do(lambda archive: archive.opinions(program_id, run_id))
+
+    async def llm_questions(self, run_id: str) -> list[LlmQuestion]:
+        return await self._do(lambda archive: archive.llm_questions(run_id))
+
+    async def llm_dialogues(self, run_id: str) -> dict[int, Any]:
+        return await self._do(lambda archive: archive.llm_dialogues(run_id))
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
         return await self._do(lambda archive: archive.query(sql, parameters))

@@ -6,9 +6,10 @@ Elites, lineage and parents are questions about the evaluations, never a second 
 from __future__ import annotations
 
 import datetime
+import json
 import math
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
@@ -22,6 +23,9 @@ from db.export import export
 from db.knowledge import TechniqueEvidence
 from db.llm_calls import INSERT as INSERT_LLM_CALLS
 from db.llm_calls import LlmCall, columns_of
+from db.llm_questions import ANSWER, CLOSE, KEEP_DIALOGUES, LlmQuestion, dialogue_rows
+from db.llm_questions import INSERT as INSERT_LLM_QUESTIONS
+from db.llm_questions import columns_of as columns_of_questions
 from db.opinions import ProgramOpinion
 from db.opinions import store as store_opinions
 from db.queries import Elite, LineageRow, Question, Table
@@ -170,6 +174,34 @@ class ProgramArchive(ArchiveReader):
         with self._writing() as connection:
             store_opinions(connection, opinions)
 
+    def exchange(
+        self, run_id: str, heard: Sequence[str], asked: Sequence[LlmQuestion], dialogues: Mapping[int, Any]
+    ) -> None:
+        """The end of a sitting, whole or not at all: answers that islands have heard, new questions, and where the
+        dialogues of each island stand.
+
+        Args:
+            heard: ids of questions that are closed with it.
+            dialogues: by island; JSON.
+        """
+        with self._writing() as connection:
+            connection.execute(CLOSE, [list(heard)])
+            if asked:
+                connection.execute(INSERT_LLM_QUESTIONS, columns_of_questions(asked))
+            for row in dialogue_rows(run_id, dialogues):
+                connection.execute(KEEP_DIALOGUES, row)
+
+    def take_answers(self, answers: Mapping[str, Mapping[str, Any]], calls: Sequence[LlmCall]) -> None:
+        """Stores what came back of questions that wait, by their ids, with what it cost, in one transaction.
+
+        A question that does not wait, and a call that is there already, stay as they are.
+        """
+        with self._writing() as connection:
+            for question_id, answer in answers.items():
+                connection.execute(ANSWER, [json.dumps(answer), question_id])
+            if calls:
+                connection.execute(INSERT_LLM_CALLS, columns_of(calls))
+
     def checkpoint(self) -> None:
         """Moves what was written from the log into the file. Stalls readers and writers; for idle moments.
 
@@ -310,7 +342,7 @@ def _refused(path: Path) -> Iterator[None]:
             raise
         raise QueryError(
             str(error).splitlines()[0],
-            "tables: runs, problems, programs, evaluations, elites, llm_calls, lessons, explanations,"
+            "tables: runs, problems, programs, evaluations, elites, llm_calls, llm_questions, lessons, explanations,"
             " learnt_techniques, opinions",
         ) from error
 

@@ -35,6 +35,7 @@ _INDEXED = {
     "runs": ("run_id",),
     "evaluations": ("candidate_id", "seq", "program_id", "fingerprint"),
     "explanations": ("candidate_id",),
+    "llm_questions": ("question_id",),
 }
 
 _owned: set[Path] = set()  # the files that this process has open for writing: DuckDB's lock is per process

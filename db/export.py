@@ -24,7 +24,7 @@ _SELECTS: dict[str, str] = {
     " GROUP BY grid, cell) ORDER BY grid, cell",
     **{
         table: f"SELECT * FROM {table} WHERE {{run}} ORDER BY created_s"
-        for table in ("llm_calls", "lessons", "explanations", "learnt_techniques", "opinions")
+        for table in ("llm_calls", "llm_questions", "lessons", "explanations", "learnt_techniques", "opinions")
     },
 }
 

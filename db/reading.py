@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import gc
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,7 @@ from db.knowledge import (
     summed,
 )
 from db.llm_calls import LlmCall, LlmTotal, call_of, calls_of, total_of, totals_of
+from db.llm_questions import LlmQuestion, dialogues_of, last_waiting, question_of, questions_of
 from db.opinions import ProgramOpinion, opinions_of, opinions_on
 from db.queries import Elite, LineageRow, Question, Scope, Table
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
@@ -105,8 +107,8 @@ class ArchiveReader(ABC):
         return Run.model_validate_json(rows[0][0])
 
     def last_unfinished_run(self) -> Run | None:
-        """The run that started last among those that did not finish: what `evolve resume` goes on with."""
-        unfinished = [run for run in self.runs() if run.status is not RunStatus.FINISHED]
+        """The run that started last among those that were cut short: what `evolve resume` goes on with."""
+        unfinished = [run for run in self.runs() if run.status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)]
         return unfinished[-1] if unfinished else None
 
     def problems(self) -> list[Problem]:
@@ -296,6 +298,19 @@ class ArchiveReader(ABC):
     def opinions(self, program_id: str | None = None, run_id: str | None = None) -> list[ProgramOpinion]:
         """What judge models think, the newest first: of one program or of all, in one run or in all."""
         return opinions_of(self._rows(opinions_on(program_id, run_id)))
+
+    def llm_questions(self, run_id: str) -> list[LlmQuestion]:
+        """Every question of a run that was written down instead of asked, in the order of asking."""
+        return [question_of(row) for row in self._rows(questions_of(run_id))]
+
+    def llm_dialogues(self, run_id: str) -> dict[int, Any]:
+        """Where the dialogues of a run stood at the end of its last sitting: by island, as they were stored."""
+        return {island: json.loads(record) for island, record in self._rows(dialogues_of(run_id))}
+
+    def last_waiting_run(self) -> Run | None:
+        """The run that started last among those whose questions wait for answers, or whose answers wait to be heard."""
+        rows = self._rows(last_waiting())
+        return self.run(rows[0][0]) if rows else None
 
     # ----------------------------------------------------------------------------------------------------- private
 

@@ -289,7 +289,7 @@ def test_what_is_no_question_is_refused(archive: ArchiveReader, sql: str) -> Non
 def test_export_of_everything(archive: ArchiveReader, tmp_path: Path, file_format: str) -> None:
     files = archive.export(tmp_path / "out's", file_format)  # type: ignore[arg-type]
     counts = {file.stem: n_rows(archive, file) for file in files}
-    told = {"llm_calls": 0, "lessons": 0, "explanations": 0, "learnt_techniques": 0, "opinions": 0}
+    told = {"llm_calls": 0, "llm_questions": 0, "lessons": 0, "explanations": 0, "learnt_techniques": 0, "opinions": 0}
     assert counts == {"runs": 2, "problems": 2, "programs": 10, "evaluations": 10, "elites": 8, **told}
 
 
@@ -300,7 +300,7 @@ def test_export_of_one_run_to_one_file(archive: ArchiveReader, tmp_path: Path) -
     assert line["verdict"]["latency"]["kind"] == "modelled"
     files = archive.export(tmp_path / "two", "parquet", run_id="r2")
     assert {file.stem: n_rows(archive, file) for file in files} == {
-        "runs": 1, "problems": 1, "programs": 1, "evaluations": 1, "elites": 1, "llm_calls": 0,
+        "runs": 1, "problems": 1, "programs": 1, "evaluations": 1, "elites": 1, "llm_calls": 0, "llm_questions": 0,
         "lessons": 0, "explanations": 0, "learnt_techniques": 0, "opinions": 0,
     }  # fmt: skip
     with pytest.raises(NotFoundError):
