@@ -8,11 +8,14 @@ gets a typed outcome, whatever the file holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from db.errors import ConfigError
+from db.hashing import content_hash
+from db.llm_calls import ANSWERED, CUT_OFF, LlmCall
 from islands.llm.chat_body import Answer, read_answer
 from islands.llm.exchange import Completion, Failure, FailureKind, Outcome, Request, estimate_tokens
 from islands.llm.models import ModelSpec, Price
@@ -42,22 +45,32 @@ class BatchAnswers(NamedTuple):
 
     outcomes: dict[str, Outcome]
     faults: tuple[Fault, ...]
+    lines: Mapping[str, int] = MappingProxyType({})  # where the outcomes stand that are in the file; from 1
 
     @property
     def n_answered(self) -> int:
         return sum(isinstance(outcome, Completion) for outcome in self.outcomes.values())
 
 
+def batch_lines(pending: Sequence[Pending]) -> str:
+    """Requests as the text of a batch file, a line each. The models are named as their providers do.
+
+    Raises:
+        ValueError: two requests have the same id.
+    """
+    if len({one.custom_id for one in pending}) < len(pending):
+        raise ValueError("every request of a batch needs an id of its own")
+    return "".join(json.dumps(_line_of(one), ensure_ascii=False, allow_nan=False) + "\n" for one in pending)
+
+
 def write_batch(pending: Sequence[Pending], path: Path) -> None:
-    """Writes requests as a batch file, whole or not at all. The models are named as their providers do.
+    """Writes requests as a batch file, whole or not at all.
 
     Raises:
         ConfigError: the file cannot be written.
         ValueError: two requests have the same id.
     """
-    if len({one.custom_id for one in pending}) < len(pending):
-        raise ValueError("every request of a batch needs an id of its own")
-    lines = "".join(json.dumps(_line_of(one), ensure_ascii=False, allow_nan=False) + "\n" for one in pending)
+    lines = batch_lines(pending)
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -68,8 +81,10 @@ def write_batch(pending: Sequence[Pending], path: Path) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}", "name another file") from None
 
 
-def read_batch(path: Path, pending: Sequence[Pending]) -> BatchAnswers:
+def read_batch(path: Path, pending: Sequence[Pending], closed: Container[str] = ()) -> BatchAnswers:
     """The answers in a file. A request without one has a failure; of several answers the first good one counts.
+
+    `closed` are ids that waited once: an answer to one of them is told apart from one that nobody asked for.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -79,26 +94,53 @@ def read_batch(path: Path, pending: Sequence[Pending]) -> BatchAnswers:
     except OSError as error:
         hint = "give the file of answers, JSON lines"
         raise ConfigError(f"cannot read {path}: {error.strerror}", hint) from None
-    return answers_of(lines, pending)
+    return answers_of(lines, pending, closed)
 
 
-def answers_of(lines: Iterable[bytes], pending: Sequence[Pending]) -> BatchAnswers:
+def answers_of(lines: Iterable[bytes], pending: Sequence[Pending], closed: Container[str] = ()) -> BatchAnswers:
     """As `read_batch`, of the lines of a file."""
     waiting = {one.custom_id: one for one in pending}
     found: dict[str, Outcome] = {}
+    places: dict[str, int] = {}
     faults = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         answer = _parsed(line)
-        reason = answer if isinstance(answer, str) else _useless(answer, waiting, found)
+        reason = answer if isinstance(answer, str) else _useless(answer["custom_id"], waiting, found, closed)
         if reason or isinstance(answer, str):
             faults.append(Fault(number, reason))
             continue
         one = waiting[answer["custom_id"]]
-        found[one.custom_id] = _outcome_of(answer, one)
+        found[one.custom_id], places[one.custom_id] = _outcome_of(answer, one), number
     outcomes = {custom_id: found.get(custom_id) or _missing(one) for custom_id, one in waiting.items()}
-    return BatchAnswers(outcomes, tuple(faults))
+    return BatchAnswers(outcomes, tuple(faults), places)
+
+
+def call_of(one: Pending, outcome: Outcome, run_id: str) -> LlmCall:
+    """What an answer came to, for the archive. The same answer to the same request is the same call.
+
+    Nobody knows how long it took.
+    """
+    came: dict[str, Any] = {
+        "call_id": content_hash(one.custom_id, outcome.model_dump_json()),
+        "run_id": run_id,
+        "island": one.request.island,
+        "operator": one.request.operator,
+        "model": one.spec.model_id,
+        "prompt_hash": one.request.prompt_hash,
+        "cost_usd": None if one.price is None else outcome.cost_usd,
+        "seconds": 0.0,
+    }
+    if isinstance(outcome, Failure):
+        return LlmCall(n_tokens_in=0, n_tokens_out=0, outcome=str(outcome.kind), reason=outcome.reason, **came)
+    return LlmCall(
+        n_tokens_in=outcome.n_tokens_in,
+        n_tokens_out=outcome.n_tokens_out,
+        has_estimated_tokens=outcome.has_estimated_tokens,
+        outcome=CUT_OFF if outcome.is_cut_off else ANSWERED,
+        **came,
+    )
 
 
 def _line_of(one: Pending) -> dict[str, Any]:
@@ -127,9 +169,12 @@ def _parsed(line: bytes) -> dict[str, Any] | str:
     return value
 
 
-def _useless(answer: Mapping[str, Any], waiting: Mapping[str, Pending], found: Mapping[str, Outcome]) -> str:
+def _useless(
+    custom_id: str, waiting: Mapping[str, Pending], found: Mapping[str, Outcome], closed: Container[str]
+) -> str:
     """Why an answer is not taken; empty where it is."""
-    custom_id = answer["custom_id"]
+    if custom_id in closed:
+        return f"{custom_id!r} was answered before"
     if custom_id not in waiting:
         return f"nobody asked {custom_id[:80]!r}"
     return f"a second answer to {custom_id!r}" if isinstance(found.get(custom_id), Completion) else ""
@@ -147,9 +192,11 @@ def _outcome_of(line: Mapping[str, Any], one: Pending) -> Outcome:
     answer = read_answer(response.get("body"))
     if isinstance(answer, str):
         return _failure(one, FailureKind.MALFORMED, answer)
-    if not answer.text.strip():
-        return _failure(one, FailureKind.EMPTY, f"an empty answer ({answer.finish_reason})")
-    return _completion(answer, one)
+    completion = _completion(answer, one)
+    if not answer.text.strip():  # and paid for
+        empty = _failure(one, FailureKind.EMPTY, f"an empty answer ({answer.finish_reason})")
+        return empty.model_copy(update={"cost_usd": completion.cost_usd})
+    return completion
 
 
 def _completion(answer: Answer, one: Pending) -> Completion:

@@ -35,6 +35,7 @@ from islands.llm.exchange import (
     Outcome,
     Request,
     estimate_tokens,
+    most_tokens,
 )
 from islands.llm.faults import Refusal
 from islands.llm.keys import Keys
@@ -42,8 +43,6 @@ from islands.llm.models import ModelSpec, Price, of_role
 from islands.llm.provider import Provider, most_output_tokens, price_of
 from islands.llm.recording import Key, Recorder, Recording
 
-_BYTES_PER_TOKEN_AT_LEAST = 2  # what a reservation reckons with: more tokens than a text can have
-_TOKENS_PER_MESSAGE = 16
 _GRACE_S = 0.05  # the limit of a call strikes before that of its request, so that the model is known to be slow
 _BLAMELESS = (FailureKind.BAD_REQUEST, FailureKind.INTERNAL)
 _JITTER = 0.5
@@ -354,9 +353,7 @@ class LlmClient:
 
     def _most_tokens(self, offer: _Offer, request: Request) -> tuple[int, int]:
         """Tokens in and out that a call cannot exceed."""
-        n_bytes = sum(len(message.content.encode(errors="replace")) for message in request.messages)
-        n_in = n_bytes // _BYTES_PER_TOKEN_AT_LEAST + _TOKENS_PER_MESSAGE * len(request.messages)
-        return n_in, self._n_tokens_out(offer, request)
+        return most_tokens(request.messages), self._n_tokens_out(offer, request)
 
 
 def _tokens(request: Request, result: Answer | Refusal) -> tuple[int, int, bool]:

@@ -16,6 +16,8 @@ from db.hashing import content_hash
 from islands.llm.models import Role
 
 CALL_LIMIT_S = 900.0
+_BYTES_PER_TOKEN_AT_LEAST = 2
+_TOKENS_PER_MESSAGE = 16
 
 
 class Message(Record):
@@ -110,6 +112,12 @@ Outcome = Completion | Failure
 def prompt_hash_of(messages: Sequence[Message]) -> str:
     """A hash over roles and contents."""
     return content_hash(*(part for message in messages for part in (message.role, message.content)))
+
+
+def most_tokens(messages: Sequence[Message]) -> int:
+    """More tokens than a prompt can have: what a budget reckons with before a call."""
+    n_bytes = sum(len(message.content.encode(errors="replace")) for message in messages)
+    return n_bytes // _BYTES_PER_TOKEN_AT_LEAST + _TOKENS_PER_MESSAGE * len(messages)
 
 
 def estimate_tokens(text: str) -> int:

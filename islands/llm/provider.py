@@ -84,6 +84,25 @@ def price_of(spec: ModelSpec) -> Price | None:
     )
 
 
+def batch_price_of(spec: ModelSpec) -> Price | None:
+    """As `price_of`, for requests that a provider takes in a file: many ask half. A price that was given is meant so.
+
+    Raises:
+        ConfigError: as `price_of`.
+    """
+    price = price_of(spec)
+    entry = _entry_of(spec, load_litellm())
+    batch_in, batch_out = entry.get("input_cost_per_token_batches"), entry.get("output_cost_per_token_batches")
+    if price is None or spec.usd_per_mtok_in is not None or batch_in is None or batch_out is None:
+        return price
+    cached = entry.get("cache_read_input_token_cost_batches")
+    return Price(
+        usd_per_mtok_in=batch_in * 1e6,
+        usd_per_mtok_out=batch_out * 1e6,
+        usd_per_mtok_cached=None if cached is None else cached * 1e6,
+    )
+
+
 def most_output_tokens(spec: ModelSpec) -> int:
     """The limit of a model, which is not more than litellm's table says it can write."""
     known = _entry_of(spec, load_litellm()).get("max_output_tokens")

@@ -12,9 +12,10 @@ from support.llm_clients import request
 from support.llm_server import answer
 
 from db.errors import ConfigError
-from islands.llm.batch import Pending, answers_of, read_batch, write_batch
+from islands.llm.batch import Pending, answers_of, call_of, read_batch, write_batch
 from islands.llm.exchange import Completion, Failure, FailureKind
 from islands.llm.models import Price, read_model
+from islands.llm.provider import batch_price_of, price_of
 
 PRICE = Price(usd_per_mtok_in=10, usd_per_mtok_out=30)
 MODEL = read_model("openai/gpt-4o,temperature=0.5,max_output_tokens=2000")
@@ -148,3 +149,40 @@ def test_answers_without_counts_and_in_parts() -> None:
 def test_a_missing_file_is_a_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         read_batch(tmp_path / "none.jsonl", [])
+
+
+def test_an_answer_that_was_taken_before_is_told_apart() -> None:
+    lines = [line(0).encode(), line(1).encode(), line(2).encode()]
+    answers = answers_of(lines, [waiting(1)], closed={"run-0-0"})
+    assert [fault.reason for fault in answers.faults] == ["'run-0-0' was answered before", "nobody asked 'run-0-2'"]
+    assert dict(answers.lines) == {"run-0-1": 2}
+
+
+def test_what_an_answer_came_to_is_a_call() -> None:
+    one = waiting(0)
+    answered, cut, empty = (
+        read(text).outcomes["run-0-0"]
+        for text in (
+            line(0),
+            line(0, body=json.loads(answer("x", finish_reason="length", usage=None).body)),
+            line(0, body=json.loads(answer(" ").body)),
+        )
+    )
+    calls = [call_of(one, outcome, "r1") for outcome in (answered, cut, empty, read().outcomes["run-0-0"])]
+    assert [call.outcome for call in calls] == ["answered", "cut_off", "empty", "missing"]
+    assert calls[0].cost_usd == calls[2].cost_usd == pytest.approx(100 * 10e-6 + 50 * 30e-6), "an empty one is paid for"
+    assert calls[1].has_estimated_tokens and calls[3].cost_usd == 0
+    assert (calls[0].model, calls[0].operator, calls[0].run_id) == ("openai/gpt-4o", "mutate", "r1")
+    assert calls[0].call_id == call_of(one, answered, "r1").call_id != calls[1].call_id
+    assert call_of(one._replace(price=None), answered, "r1").cost_usd is None
+
+
+def test_a_batch_costs_what_its_provider_asks_for_batches() -> None:
+    usual, batch = price_of(read_model("openai/gpt-4o")), batch_price_of(read_model("openai/gpt-4o"))
+    assert usual is not None and batch is not None
+    assert batch.usd_per_mtok_in == pytest.approx(usual.usd_per_mtok_in / 2)
+    assert batch.usd_per_mtok_out == pytest.approx(usual.usd_per_mtok_out / 2)
+    given = read_model("openai/gpt-4o,usd_per_mtok_in=1,usd_per_mtok_out=2")
+    assert batch_price_of(given) == price_of(given), "a price that was given is that of the batch"
+    assert batch_price_of(read_model("ollama/qwen,unpriced")) is None
+    assert batch_price_of(read_model("deepseek/deepseek-chat")) == price_of(read_model("deepseek/deepseek-chat"))
