@@ -184,7 +184,12 @@ class Lineage(Record):
     prompt_hash: str = ""
     state: str = ""  # key of the parent's performance state, when the technique was chosen
     predicted_octaves: float | None = None  # what the knowledge base expected: log2 of parent over child latency
-    seeded_from: str = ""  # archive path or file of a seed
+    seeded_from: str = ""  # archive path or file of a seed, or the program that another island found first
+
+    @property
+    def is_from_scratch(self) -> bool:
+        """Whether a language model wrote the program from the reference alone, without a parent that was right."""
+        return bool(self.model) and not self.parents
 
 
 class Candidate(Record):
@@ -267,6 +272,7 @@ class Launch(Record):
     has_async_copies: bool = False  # loads are pipelined through shared memory (cp.async or TMA)
     constexprs: dict[str, Any] = Field(default_factory=dict)
     traffic: LaunchTraffic | None = None  # filled by the trace, for the model
+    tensors: tuple[str, ...] = ()  # what its pointers are bound to, as `Capture.outputs` says it
 
 
 class TorchOp(Record):
@@ -275,6 +281,7 @@ class TorchOp(Record):
     name: str  # "aten.sum.dim_IntList"
     moved_bytes: int
     binding: str = ""  # launches before it, then its operands: storages with offsets, scalars
+    flops: dict[str, float] = Field(default_factory=dict)  # of products, convolutions, attention; by kind, as in tflops
 
 
 class Capture(Record):

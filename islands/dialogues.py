@@ -14,20 +14,38 @@ from typing import Any
 
 from db.frozen import Record
 from db.records import Lineage, Verdict
+from islands.bandit import MAX_GAIN_OCTAVES
 from islands.grid import Occupant
+from islands.knowledge import KnowledgeBase
+from islands.llm.bandit import Arm, BanditState
 from islands.llm.claims import read_claim
 from islands.llm.exchange import Completion, Message, Outcome, Request
+from islands.llm.plans import Plan
 from islands.llm.refusals import Refusal
 from islands.operators.llm import DialogueOperator, Opening, Stage, dialogue_operators
 from islands.operators.llm.ancestry import Ancestry
-from islands.operators.llm.dialogue import Brief, DialogueSettings, DialogueState, Phase, Question, Written
+from islands.operators.llm.attempts import as_knowledge, compared
+from islands.operators.llm.choice import Choice, PlanAccount, paid
+from islands.operators.llm.dialogue import ArmSpend, Brief, DialogueSettings, DialogueState, Phase, Question, Written
 from islands.operators.llm.notebook import ComparedAttempt, Notebook, NotebookState
-from islands.operators.llm.repair import REPAIR, answer_again, repair
+from islands.operators.llm.repair import answer_again, repair
 from islands.prompts import Facts
 from islands.prompts.facts import first_refusal, gpu_facts, problem_facts
 from islands.prompts.notes import notes_on
 
-__all__ = ["Brief", "DialogueSettings", "DialogueState", "Dialogues", "DialoguesState", "Question", "Written"]
+__all__ = [
+    "ArmSpend",
+    "Brief",
+    "DialogueSettings",
+    "DialogueState",
+    "Dialogues",
+    "DialoguesState",
+    "Question",
+    "Written",
+]
+
+FIRST_PROGRAM_OCTAVES = 1.0
+"""What a correct program earns that was made of no parent."""
 
 
 class DialoguesState(Record):
@@ -35,28 +53,37 @@ class DialoguesState(Record):
 
     dialogues: tuple[DialogueState, ...] = ()
     notebook: NotebookState = NotebookState()
+    bandit: BanditState = BanditState(earnings=())
+    plans: tuple[PlanAccount, ...] = ()
     next_number: int = 0
 
 
 class Dialogues:
     """All conversations of one island."""
 
-    def __init__(self, brief: Brief, settings: DialogueSettings, island_id: int) -> None:
+    def __init__(
+        self, brief: Brief, settings: DialogueSettings, island_id: int, knowledge: KnowledgeBase | None = None
+    ) -> None:
+        """`knowledge` is the island's own, where its strategy has any: prompts show it, and it hears of attempts."""
         self._brief = brief
         self._settings = settings
         self._island_id = island_id
+        self._knowledge = knowledge
         self._facts = _facts_of(brief)
-        self._operators: dict[str, DialogueOperator] = {one.name: one for one in dialogue_operators()}
+        self._operators: dict[str, DialogueOperator] = {one.name: one for one in dialogue_operators(settings)}
+        self._choice = Choice(brief.models)
         self._ancestry = Ancestry()
         self.notebook = Notebook()
         self._open: dict[str, DialogueState] = {}
         self._ready: deque[str] = deque()  # dialogues that go on
         self._next_number = 0
+        self._is_restored = False
+        self._gained: dict[Arm, float] = {}  # octaves, in earlier sittings
 
     # ------------------------------------------------------------------------------------------------ ask and answer
 
     def ask(self, n: int, elites: Sequence[Occupant], rng: random.Random) -> list[Question]:
-        """At most `n` questions: conversations that go on first, then new ones."""
+        """At most `n` questions: conversations that go on, then plans that wait, then what the bandit chooses."""
         n_asked = sum(dialogue.phase is Phase.ASKED for dialogue in self._open.values())
         questions: list[Question] = []
         for _ in range(min(n, self._settings.in_flight - n_asked)):
@@ -71,6 +98,7 @@ class Dialogues:
         dialogue = self._open[dialogue_id]
         if dialogue_id in self._ready:  # an answer to a question of an earlier sitting
             self._ready.remove(dialogue_id)
+        dialogue = self._keep(dialogue, **paid(dialogue, outcome))
         if not isinstance(outcome, Completion):
             self._end(dialogue)
             return None
@@ -80,11 +108,11 @@ class Dialogues:
         read = self._operators[dialogue.operator].read(outcome, dialogue, stage)
         if read is None:
             self._end(dialogue)
-            return None
-        if isinstance(read, Refusal):
+        elif isinstance(read, Refusal):
             self._answer_again(dialogue, read, stage)
-            return None
-        return self._written(dialogue, read.source, outcome)
+        else:
+            return self._written(dialogue, read.source, outcome)
+        return None
 
     def admitted(self, dialogue_id: str, candidate_id: str) -> None:
         """The source of a conversation is on its way to the judge."""
@@ -94,18 +122,24 @@ class Dialogues:
         """The source of a conversation is a program that was asked before: nothing more can come of it."""
         self._end(self._open[dialogue_id])
 
-    def told(self, candidate_id: str, verdict: Verdict) -> None:
-        """A verdict on a source of a conversation, or on any other candidate."""
+    def told(self, candidate_id: str, verdict: Verdict, lineage: Lineage | None = None) -> None:
+        """A verdict on a source of a conversation, or on any other candidate.
+
+        What a model wrote in a conversation that nobody knows was judged in an earlier sitting.
+        """
         dialogue = next((one for one in self._open.values() if one.candidate_id == candidate_id), None)
         if dialogue is None:
+            if lineage is not None and lineage.model:
+                self._recall(lineage, verdict)
             return
         refused = first_refusal(verdict)
-        if refused is None or verdict.is_correct or not dialogue.n_repairs_left:
-            self._end(dialogue)
+        if refused is not None and not verdict.is_correct and dialogue.n_repairs_left:
+            messages = repair(dialogue, refused, self._stage(()))
+            left = dialogue.n_repairs_left - 1
+            self._go_on(dialogue, messages, n_repairs_left=left, is_repair=True, candidate_id="")
             return
-        messages = repair(dialogue, refused, self._stage(()))
-        left = dialogue.n_repairs_left - 1
-        self._go_on(dialogue, messages, n_repairs_left=left, is_repair=True, candidate_id="")
+        attempt = self._compare(_lineage_of(dialogue), verdict, dialogue.plan)
+        self._end(dialogue, _earned(attempt, verdict))
 
     def seen(self, program: Occupant) -> None:
         """A correct program came to the island, its own or a migrant: it may be an ancestor."""
@@ -124,49 +158,74 @@ class Dialogues:
         return self.notebook.attempts
 
     def dump(self) -> DialoguesState:
-        """Every conversation that is not over, and the notebook, for `restore`."""
+        """Every conversation that is not over, and what they left behind, for `restore`."""
+        bandit, plans = self._choice.dump()
         return DialoguesState(
-            dialogues=tuple(self._open.values()), notebook=self.notebook.dump(), next_number=self._next_number
+            dialogues=tuple(self._open.values()),
+            notebook=self.notebook.dump(),
+            bandit=bandit,
+            plans=plans,
+            next_number=self._next_number,
         )
 
     def restore(self, state: DialoguesState) -> None:
-        """Goes on from what was dumped, in the place of what is known now.
+        """Goes on from what was dumped, in the place of what is known now. Before verdicts are told.
 
         What was asked and not answered is asked again, word for word, unless its answer comes first.
         """
         self._open = {one.dialogue_id: one for one in state.dialogues}
         self._ready = deque(one.dialogue_id for one in state.dialogues if one.phase is not Phase.JUDGED)
+        self.notebook.restore(state.notebook)
+        self._choice.restore(state.bandit, state.plans)
         for one in state.dialogues:
             self._keep(one, phase=Phase.JUDGED if one.phase is Phase.JUDGED else Phase.READY)
-        self.notebook.restore(state.notebook)
+            self._choice.asked(one)
         self._next_number = state.next_number
+        self._is_restored = True
+
+    def resume(self) -> list[Written]:
+        """Everything of earlier sittings was told. What was written and never judged comes back, to be admitted or
+        declined anew."""
+        if not self._is_restored:
+            self._choice.resume(self._brief.spent, self._gained)
+        waiting = [one for one in self._open.values() if one.phase is Phase.JUDGED]
+        return [Written(source=one.base, lineage=_lineage_of(one), dialogue_id=one.dialogue_id) for one in waiting]
 
     # --------------------------------------------------------------------------------------------------- in between
 
     def _begin(self, elites: Sequence[Occupant], rng: random.Random) -> DialogueState | None:
         stage = self._stage(elites)
-        for operator in self._operators.values():
-            opening = operator.begin(stage, rng) if operator.applies(stage) else None
-            if opening is not None:
-                return self._opened(operator, opening)
+        applying = [one for one in self._operators.values() if one.applies(stage)]
+        for left in ([o for o in applying if o.comes_first], [o for o in applying if not o.comes_first]):
+            while left and (chosen := self._choice.choose(left, rng)):
+                operator, model = chosen
+                opening = operator.begin(stage, rng)
+                if opening is not None:
+                    return self._opened(operator, model, opening)
+                left.remove(operator)
         return None
 
-    def _opened(self, operator: DialogueOperator, opening: Opening) -> DialogueState:
+    def _opened(self, operator: DialogueOperator, model: str, opening: Opening) -> DialogueState:
         report = opening.parents[0].verdict.bottleneck if opening.parents else None
         dialogue = DialogueState(
             dialogue_id=f"{self._island_id}-{self._next_number:05d}",
             operator=operator.name,
+            model=model,
             messages=opening.messages,
             parents=tuple(parent.program_id for parent in opening.parents),
             performance_state=report.state.key if report else "",
             base=opening.base,
             known=opening.known,
             plan=opening.plan,
+            planned_in=opening.planned_in,
             technique=opening.technique,
             n_repairs_left=self._settings.n_repairs,
         )
         self._next_number += 1
         self._open[dialogue.dialogue_id] = dialogue
+        for parent in opening.parents:
+            self._ancestry.see(parent)
+        self._choice.asked(dialogue)
         return dialogue
 
     def _stage(self, elites: Sequence[Occupant]) -> Stage:
@@ -177,13 +236,15 @@ class Dialogues:
             elites=elites,
             ancestry=self._ancestry,
             notebook=self.notebook,
+            knowledge=self._knowledge,
         )
 
     def _question(self, dialogue: DialogueState) -> Question:
         request = Request(
             messages=dialogue.messages,
             role=self._operators[dialogue.operator].role,
-            operator=REPAIR if dialogue.is_repair else dialogue.operator,
+            preferred=dialogue.answered_by or dialogue.model,
+            operator=dialogue.asks,
             island=self._island_id,
             limit_s=self._settings.call_limit_s,
         )
@@ -200,19 +261,24 @@ class Dialogues:
             known=(*dialogue.known, source),
             may_answer_again=True,
             technique=claim.technique or dialogue.technique or dialogue.operator,
-            change=claim.change or dialogue.change,
-        )
-        lineage = Lineage(
-            operator=REPAIR if dialogue.is_repair else dialogue.operator,
-            technique=dialogue.technique,
-            parents=dialogue.parents,
-            detail=dialogue.change,
-            model=completion.model,
-            prompt_hash=dialogue.prompt_hash,
-            state=dialogue.performance_state,
+            change=claim.change or dialogue.change or (plan.change if plan else ""),
             predicted_octaves=plan.octaves if plan else claim.octaves,
         )
-        return Written(source=source, lineage=lineage, dialogue_id=dialogue.dialogue_id)
+        return Written(source=source, lineage=_lineage_of(dialogue), dialogue_id=dialogue.dialogue_id)
+
+    def _compare(self, lineage: Lineage, verdict: Verdict, plan: Plan | None = None) -> ComparedAttempt:
+        """Writes down what came of a source, and lets knowledge hear of it."""
+        parents = [known for one in lineage.parents if (known := self._ancestry.find(one)) is not None]
+        attempt = compared(lineage, verdict, parents, plan)
+        self.notebook.compare(attempt)
+        if self._knowledge is not None and parents:
+            self._knowledge.heard(as_knowledge(attempt, parents[0]))
+        return attempt
+
+    def _recall(self, lineage: Lineage, verdict: Verdict) -> None:
+        attempt = self._compare(lineage, verdict)
+        arm = Arm(lineage.model, lineage.operator)
+        self._gained[arm] = self._gained.get(arm, 0.0) + _earned(attempt, verdict)
 
     def _answer_again(self, dialogue: DialogueState, refusal: Refusal, stage: Stage) -> None:
         if not dialogue.may_answer_again:
@@ -229,8 +295,10 @@ class Dialogues:
         self._open[dialogue.dialogue_id] = changed
         return changed
 
-    def _end(self, dialogue: DialogueState) -> None:
+    def _end(self, dialogue: DialogueState, octaves: float = 0.0) -> None:
         del self._open[dialogue.dialogue_id]
+        n_plans = sum(one.planned_in == dialogue.dialogue_id for one in self.notebook.plans)
+        self._choice.ended(dialogue, octaves, n_plans)
 
 
 def _facts_of(brief: Brief) -> Facts:
@@ -239,3 +307,24 @@ def _facts_of(brief: Brief) -> Facts:
         gpu=gpu_facts(brief.hardware),
         notes=notes_on(brief.triton_version),
     )
+
+
+def _lineage_of(dialogue: DialogueState) -> Lineage:
+    """How the last source of a conversation was made."""
+    return Lineage(
+        operator=dialogue.asks,
+        technique=dialogue.technique,
+        parents=dialogue.parents,
+        detail=dialogue.change,
+        model=dialogue.answered_by,
+        prompt_hash=dialogue.prompt_hash,
+        state=dialogue.performance_state,
+        predicted_octaves=dialogue.predicted_octaves,
+    )
+
+
+def _earned(attempt: ComparedAttempt, verdict: Verdict) -> float:
+    """Octaves, in [0, 2]."""
+    if verdict.is_correct and not attempt.parents:
+        return FIRST_PROGRAM_OCTAVES
+    return min(max(attempt.octaves or 0.0, 0.0), MAX_GAIN_OCTAVES)

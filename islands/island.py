@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
 from db.hashing import program_id_of
 from db.records import SEED, Candidate, EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
-from islands.dialogues import Brief, Dialogues, DialogueSettings, Question
+from islands.dialogues import Brief, Dialogues, DialogueSettings, Question, Written
 from islands.grid import AddStatus, EliteGrid, GridKey, Occupant
 from islands.knowledge import PriorKnowledge, Standing
 from islands.llm.exchange import Outcome
@@ -74,6 +74,7 @@ class Island:
         self._progress = _Progress(settings.stagnation_margin)
         self._dialogues: Dialogues | None = None
         self._dialogue_rng = random.Random()
+        self._unjudged: deque[Candidate] = deque()  # written by models in an earlier sitting
 
     # ------------------------------------------------------------------------------------------------- ask and tell
 
@@ -94,7 +95,7 @@ class Island:
         """
         n_free = self._settings.in_flight - len(self._in_flight)
         self._strategy.begin_batch()
-        asked: list[Candidate] = []
+        asked = [self._unjudged.popleft() for _ in range(min(n, len(self._unjudged)))]
         while len(asked) < min(n, n_free) and (candidate := self._ask_one()):
             asked.append(candidate)
         self._came_back_empty = not asked and n_free > 0
@@ -102,7 +103,7 @@ class Island:
 
     def talk(self, brief: Brief, settings: DialogueSettings) -> None:
         """From now on `questions` has questions for language models. Before `restore`, which says what came of them."""
-        self._dialogues = Dialogues(brief, settings, self.island_id)
+        self._dialogues = Dialogues(brief, settings, self.island_id, self._strategy.knowledge)
         self._dialogue_rng = _branch(self._rng)
 
     def questions(self, n: int) -> list[Question]:
@@ -113,15 +114,7 @@ class Island:
         """The candidate that an answer makes; None where there is none, or its program was asked before."""
         assert self._dialogues is not None
         written = self._dialogues.answered(dialogue_id, outcome)
-        if written is None:
-            return None
-        program_id = program_id_of(written.source, self._entry_point)
-        if program_id in self._known:
-            self._dialogues.declined(dialogue_id)
-            return None
-        candidate = self._admit(written.source, program_id, written.lineage)
-        self._dialogues.admitted(dialogue_id, candidate.candidate_id)
-        return candidate
+        return self._take_up(self._dialogues, written) if written else None
 
     @property
     def dialogues(self) -> Dialogues | None:
@@ -154,11 +147,29 @@ class Island:
             self._in_flight[candidate.candidate_id] = candidate
             self._known.add(program_id)
             self._next_number = max(self._next_number, _number_of(candidate.candidate_id) + 1)
-            if candidate.lineage.operator != SEED:
-                self._strategy.asked(candidate.candidate_id, candidate.lineage.operator, candidate.lineage.parents)
+            lineage = candidate.lineage
+            if lineage.operator != SEED and not lineage.model:
+                self._strategy.asked(candidate.candidate_id, lineage.operator, lineage.parents)
             self._tell_one(evaluation.verdict)
         self._rng.seed(f"{self._rng.getrandbits(64)}/{self._next_number}")
+        self._resume_dialogues()
+
+    def _resume_dialogues(self) -> None:
         self._dialogue_rng = _branch(self._rng)
+        for written in self._dialogues.resume() if self._dialogues else []:
+            assert self._dialogues is not None
+            if candidate := self._take_up(self._dialogues, written):
+                self._unjudged.append(candidate)
+
+    def _take_up(self, dialogues: Dialogues, written: Written) -> Candidate | None:
+        """The candidate that a source of a model is; None for a program that was asked before."""
+        program_id = program_id_of(written.source, self._entry_point)
+        if program_id in self._known:
+            dialogues.declined(written.dialogue_id)
+            return None
+        candidate = self._admit(written.source, program_id, written.lineage)
+        dialogues.admitted(written.dialogue_id, candidate.candidate_id)
+        return candidate
 
     def _ask_one(self) -> Candidate | None:
         stock = self._stock()
@@ -212,14 +223,14 @@ class Island:
         occupant = Occupant(candidate, verdict) if verdict.is_correct else None
         status = self._add(occupant) if occupant else AddStatus.REJECTED
         child = occupant if occupant and self._may_breed(occupant) else None
-        if child and lineage.operator == SEED:
+        if child and not lineage.parents:
             self._founders.append(child)
         trial = self._trial(candidate, verdict, child, status)
         self._strategy.told(trial)
         self._count(lineage, verdict, trial)
         self._progress.told(self._grid.best if self._grid else None)
         if self._dialogues is not None:
-            self._dialogues.told(verdict.candidate_id, verdict)
+            self._dialogues.told(verdict.candidate_id, verdict, lineage)
         return status
 
     def _trial(self, candidate: Candidate, verdict: Verdict, child: Occupant | None, status: AddStatus) -> Trial:
@@ -227,7 +238,7 @@ class Island:
         known = [self._standings[parent] for parent in lineage.parents if parent in self._standings]
         return Trial(
             candidate_id=candidate.candidate_id,
-            arm=lineage.operator,
+            arm=f"{lineage.model} {lineage.operator}".strip(),  # a model's crossover is not the structural one
             parents=lineage.parents,
             parent_us=min((standing.latency_us for standing in known if standing.latency_us), default=None),
             child=child,

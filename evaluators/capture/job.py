@@ -176,6 +176,7 @@ class LaunchRecorder:
             load_vector_bytes=loads.vector_bytes,
             has_async_copies=loads.is_async,
             constexprs={k: plain_constant(v) for k, v in arguments.items() if k in constexprs},
+            tensors=tuple(self._addresses.describe(v) for v in map(tensor_of, arguments.values()) if v is not None),
         )
 
     def _read(self, kernel: Any) -> tuple[str, Resources]:
@@ -221,6 +222,12 @@ def describe_argument(addresses: AddressSpace, value: Any) -> str:
         base = addresses.label_of(value.base)
         return f"descriptor {base} {list(value.shape)} {list(value.strides)} {list(value.block_shape)}"
     return f"{type(value).__name__} {value!r}"
+
+
+def tensor_of(value: Any) -> Any:
+    """The tensor that an argument is, or that a TensorDescriptor describes; None for anything else."""
+    value = value.base if hasattr(value, "block_shape") else value
+    return value if isinstance(value, torch.Tensor) else None
 
 
 def plain_constant(value: Any) -> Any:

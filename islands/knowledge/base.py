@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple
 
 from islands.knowledge.avoid import AvoidList
@@ -118,6 +118,22 @@ class KnowledgeBase:
             return False
         return self._earning(technique, state) < self._usual_earning(state)
 
+    def rank(self, situation: Situation, techniques: Sequence[str]) -> dict[str, float]:
+        """What is not to be avoided in a situation, the most promising first, with the octaves to expect of each."""
+        welcome = [name for name in techniques if not self.avoids(name, situation.state)]
+        expected = {name: self.expect(situation, name) for name in welcome}
+        return dict(sorted(expected.items(), key=lambda item: -item[1]))
+
+    @property
+    def avoided(self) -> list[tuple[str, str]]:
+        """Kinds of kernel with the techniques that hardly ever work on them."""
+        return self._avoid.flagged
+
+    @property
+    def excluded(self) -> Set[str]:
+        """Directions that the search took too often of late."""
+        return self._diversity.excluded
+
     def excludes(self, direction: str) -> bool:
         """Whether the search went this way too often of late."""
         return direction in self._diversity.excluded
@@ -175,6 +191,17 @@ class KnowledgeBase:
         self._diversity.judged(attempt.direction)
         self.memory.offer(attempt)
         self.recent.append(attempt)
+
+    def heard(self, attempt: Attempt) -> None:
+        """Somebody else's attempt, such as a language model's: it is remembered where it stood out.
+
+        It counts for AVOID where no operator goes by the name that its technique was given; what operators gain is
+        for them alone to say.
+        """
+        self._begin(attempt.situation)
+        if attempt.technique not in self._costs:
+            self._avoid.told(attempt)
+        self.memory.offer(attempt)
 
     def _begin(self, situation: Situation) -> None:
         if self._prior is None:

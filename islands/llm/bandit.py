@@ -101,6 +101,11 @@ class ModelBandit:
             known.usd += cost_usd
             known.priced_weight += 1
 
+    def dropped(self, arm: Arm) -> None:
+        """A call under way came to nothing that the arm can be blamed for."""
+        known = self._known(arm)
+        known.n_pending = max(0, known.n_pending - 1)
+
     def shares(self, allowed: Mapping[Arm, float] | Sequence[Arm]) -> dict[Arm, float]:
         """The probability of each allowed arm; they sum to 1."""
         weights = allowed if isinstance(allowed, Mapping) else dict.fromkeys(allowed, 1.0)

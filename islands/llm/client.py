@@ -237,7 +237,8 @@ class LlmClient:
             waits = {o: self._wait_s(o, errand) for o in allowed}
             ready = [o for o in allowed if waits[o] <= 0]
             if ready:
-                return errand.rng.choices(ready, weights=[o.spec.weight for o in ready])[0]
+                liked = [o for o in ready if o.spec.model_id == errand.request.preferred] or ready
+                return errand.rng.choices(liked, weights=[o.spec.weight for o in liked])[0]
             wait_s = min(waits.values())
             if time.monotonic() + wait_s >= errand.deadline:
                 return self._too_late(errand, wait_s)

@@ -37,6 +37,7 @@ class Request(Record):
     messages: tuple[Message, ...] = Field(min_length=1)
     role: Role = Role.ANY
     model: str = ""  # the id of a model; empty: any model of the role
+    preferred: str = ""  # the id of the model of the role that is asked first, while it is in order; empty: by weight
     operator: str = ""
     island: int = Field(default=0, ge=0)
     given_hash: str = ""

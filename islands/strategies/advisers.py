@@ -53,6 +53,11 @@ class Adviser(ABC):
         """What should come of a draw."""
         return Expectation()
 
+    @property
+    def knowledge(self) -> KnowledgeBase | None:
+        """Where its advice comes from; None when it is no knowledge base."""
+        return None
+
     def summary(self) -> KnowledgeSummary | None:
         """What it knows, in counts; None when it is no knowledge base."""
         return None
@@ -118,6 +123,10 @@ class KnowledgeAdviser(Adviser):
     def expects(self, draw: Draw) -> Expectation:
         situation = situation_of(draw.parents[0])
         return Expectation(situation.state, self._knowledge.expect(situation, draw.arm))
+
+    @property
+    def knowledge(self) -> KnowledgeBase | None:
+        return self._knowledge
 
     def summary(self) -> KnowledgeSummary | None:
         return self._knowledge.summary()

@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 
 from islands.bandit import Bandit, UniformBandit, gain_of
 from islands.grid import AddStatus, Occupant
-from islands.knowledge import KnowledgeSummary, PriorKnowledge, Standing
+from islands.knowledge import KnowledgeBase, KnowledgeSummary, PriorKnowledge, Standing
 from islands.operators.base import Operator, Proposal
 from islands.settings import IslandSettings
 from islands.strategies.openings import STRIKES, Openings, program_ids
@@ -137,6 +137,11 @@ class Strategy(ABC):
         """The candidate of a draw, or a seed, was judged."""
         if trial.arm in self._operators:
             self._bandit.told(trial.arm, trial.gain)
+
+    @property
+    def knowledge(self) -> KnowledgeBase | None:
+        """What it knows of techniques; None when it knows nothing."""
+        return None
 
     def summary(self) -> KnowledgeSummary | None:
         """What it knows, in counts; None when it knows nothing."""

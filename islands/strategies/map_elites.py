@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from islands.edits import EditMemory
 from islands.grid import Occupant
-from islands.knowledge import KnowledgeSummary, PriorKnowledge
+from islands.knowledge import KnowledgeBase, KnowledgeSummary, PriorKnowledge
 from islands.operators.base import Operator, Proposal
 from islands.selection import CuriositySelector, EliteUniformSelector, Selector, SpeedWeightedSelector
 from islands.settings import IslandSettings
@@ -96,6 +96,10 @@ class MapElites(Strategy):
         super().asked(candidate_id, arm, parents)
         if arm in self._operators:
             self._adviser.asked(arm)
+
+    @property
+    def knowledge(self) -> KnowledgeBase | None:
+        return self._adviser.knowledge
 
     def summary(self) -> KnowledgeSummary | None:
         return self._adviser.summary()

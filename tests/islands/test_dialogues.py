@@ -48,7 +48,7 @@ def elite(source: str = SEED, latency_us: float = 100.0) -> Occupant:
 
 @pytest.fixture
 def dialogues() -> Dialogues:
-    return Dialogues(BRIEF, DialogueSettings(n_repairs=2), island_id=3)
+    return Dialogues(BRIEF, DialogueSettings(n_repairs=2, operators=("mutate",)), island_id=3)
 
 
 def begin(dialogues: Dialogues) -> str:
@@ -117,7 +117,7 @@ def test_a_correct_program_and_a_model_that_fails_end_a_dialogue(dialogues: Dial
 
 
 def test_no_more_questions_than_may_be_in_flight() -> None:
-    dialogues = Dialogues(BRIEF, DialogueSettings(in_flight=3), island_id=0)
+    dialogues = Dialogues(BRIEF, DialogueSettings(in_flight=3, operators=("mutate",)), island_id=0)
     assert len(dialogues.ask(8, [elite()], random.Random(0))) == 3
     assert dialogues.ask(8, [elite()], random.Random(0)) == []
     assert Dialogues(BRIEF, DialogueSettings(), island_id=0).ask(1, [], random.Random(0)) == []
@@ -130,7 +130,7 @@ def test_conversations_go_on_in_another_process(dialogues: Dialogues) -> None:
     assert written is not None
     dialogues.admitted(judged, "r-0-000001")
 
-    other = Dialogues(BRIEF, DialogueSettings(n_repairs=2), island_id=3)
+    other = Dialogues(BRIEF, DialogueSettings(n_repairs=2, operators=("mutate",)), island_id=3)
     other.restore(DialoguesState.model_validate_json(dialogues.dump().model_dump_json()))
     assert other.dump().model_copy(update={"dialogues": ()}) == dialogues.dump().model_copy(update={"dialogues": ()})
     (again,) = other.ask(2, [], random.Random(1))
@@ -146,7 +146,7 @@ def test_conversations_go_on_in_another_process(dialogues: Dialogues) -> None:
 
 def island_that_talks(problem: Problem = PROBLEM):  # type: ignore[no-untyped-def]
     island = make_island()
-    island.talk(BRIEF.model_copy(update={"problem": problem}), DialogueSettings())
+    island.talk(BRIEF.model_copy(update={"problem": problem}), DialogueSettings(operators=("mutate",)))
     (seed,) = island.seed([Seed(source=SEED, origin="softmax")])
     island.tell([correct(seed, 100.0)])
     return island

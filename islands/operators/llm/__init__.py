@@ -9,13 +9,21 @@ can be kept and taken up again. What a gate refuses goes back in the same conver
 from __future__ import annotations
 
 from islands.operators.llm.base import DialogueOperator, Opening
+from islands.operators.llm.dialogue import DialogueSettings
 from islands.operators.llm.stage import Stage
 
 __all__ = ["DialogueOperator", "Opening", "Stage", "dialogue_operators"]
 
 
-def dialogue_operators() -> list[DialogueOperator]:
-    """Every operator that begins a conversation."""
+def dialogue_operators(settings: DialogueSettings) -> list[DialogueOperator]:
+    """Every operator that begins conversations; of those that begin with an elite, what the settings name."""
+    from islands.operators.llm.crossover import Crossover
+    from islands.operators.llm.execute import Execute
+    from islands.operators.llm.fuse import Fuse
     from islands.operators.llm.mutate import Mutate
+    from islands.operators.llm.plan import PlanChanges
+    from islands.operators.llm.synthesize import Synthesize
 
-    return [Mutate()]
+    about_elites: list[DialogueOperator] = [Mutate(), Crossover(), PlanChanges(), Fuse()]
+    chosen = [operator for operator in about_elites if operator.name in settings.operators]
+    return [Execute(), *chosen, Synthesize()]

@@ -22,7 +22,8 @@ class Opening(NamedTuple):
     parents: tuple[Occupant, ...] = ()
     base: str = ""  # the source that the answer edits; empty: the answer is a whole program, or none
     known: tuple[str, ...] = ()  # other sources that the answer must not equal
-    plan: Plan | None = None
+    plan: Plan | None = None  # that is carried out
+    planned_in: str = ""  # the conversation that the plan comes from
     technique: str = ""
 
 
@@ -32,11 +33,16 @@ Reading = Answer | Refusal | None
 
 @runtime_checkable
 class DialogueOperator(Protocol):
-    """Begins conversations of one kind. It remembers nothing: what is to be kept goes into the stage's notebook."""
+    """Begins conversations of one kind. It remembers nothing: what is to be kept goes into the stage's notebook.
+
+    One that `comes_first` begins whenever it applies, because what it needs is paid for already; among the others a
+    bandit chooses.
+    """
 
     name: str
     role: Role
     n_parents: int
+    comes_first: bool
 
     def applies(self, stage: Stage) -> bool:
         """Whether it could begin now. Cheap: it is asked before every question."""
@@ -51,12 +57,17 @@ class DialogueOperator(Protocol):
         ...
 
 
-def read_source(completion: Completion, dialogue: DialogueState, stage: Stage) -> Answer | Refusal:
-    """The reader of every operator whose answer is a program."""
-    return read_answer(
-        completion.text,
-        dialogue.base,
-        entry_point=stage.brief.problem.entry_point.value,
-        finish_reason=completion.finish_reason,
-        others=dialogue.known,
-    )
+class Author:
+    """What operators have in common whose answer is a program. A base for them."""
+
+    role = Role.EXECUTOR
+    comes_first = False
+
+    def read(self, completion: Completion, dialogue: DialogueState, stage: Stage) -> Reading:
+        return read_answer(
+            completion.text,
+            dialogue.base,
+            entry_point=stage.brief.problem.entry_point.value,
+            finish_reason=completion.finish_reason,
+            others=dialogue.known,
+        )

@@ -9,6 +9,16 @@ from db.frozen import Record
 from islands.llm.plans import Plan
 
 N_ATTEMPTS = 32
+MOST_WAITING = 64
+"""Plans that wait. More than a few only come about when a run goes on for long without an executor."""
+
+
+class WaitingPlan(Record):
+    """A plan that nobody has carried out yet."""
+
+    plan: Plan
+    parent: str  # program id
+    planned_in: str  # the conversation that it comes from
 
 
 class ComparedAttempt(Record):
@@ -31,14 +41,16 @@ class NotebookState(Record):
     """A notebook, for a file or an archive."""
 
     attempts: tuple[ComparedAttempt, ...] = ()
+    plans: tuple[WaitingPlan, ...] = ()
     lessons: tuple[str, ...] = ()
 
 
 class Notebook:
-    """What is written down. Bounded: the oldest attempts go first."""
+    """What is written down. Bounded: the oldest attempts and plans go first."""
 
     def __init__(self) -> None:
         self._attempts: deque[ComparedAttempt] = deque(maxlen=N_ATTEMPTS)
+        self._plans: deque[WaitingPlan] = deque(maxlen=MOST_WAITING)
         self.lessons: tuple[str, ...] = ()  # in words, for the memory that prompts show
 
     @property
@@ -46,14 +58,33 @@ class Notebook:
         """The oldest first."""
         return tuple(self._attempts)
 
+    @property
+    def plans(self) -> Sequence[WaitingPlan]:
+        """Those that wait, in the order in which they are carried out."""
+        return tuple(self._plans)
+
     def compare(self, attempt: ComparedAttempt) -> None:
-        """Writes down what came of an attempt."""
-        self._attempts.append(attempt)
+        """Writes down what came of an attempt, once."""
+        if all(attempt.program_id != known.program_id for known in self._attempts):
+            self._attempts.append(attempt)
+
+    def plan(self, plans: Sequence[WaitingPlan]) -> None:
+        """Writes down what is to be carried out."""
+        self._plans.extend(plans)
+
+    def next_plan(self) -> WaitingPlan:
+        """Crosses the next plan out.
+
+        Raises:
+            IndexError: none waits.
+        """
+        return self._plans.popleft()
 
     def dump(self) -> NotebookState:
-        return NotebookState(attempts=tuple(self._attempts), lessons=self.lessons)
+        return NotebookState(attempts=tuple(self._attempts), plans=tuple(self._plans), lessons=self.lessons)
 
     def restore(self, state: NotebookState) -> None:
         """Goes on from what was dumped, in the place of what is written now."""
         self._attempts = deque(state.attempts, maxlen=N_ATTEMPTS)
+        self._plans = deque(state.plans, maxlen=MOST_WAITING)
         self.lessons = state.lessons

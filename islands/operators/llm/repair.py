@@ -5,12 +5,10 @@ from __future__ import annotations
 from db.records import GateResult
 from islands.llm.exchange import Message
 from islands.llm.refusals import Refusal
-from islands.operators.llm.dialogue import DialogueState
+from islands.operators.llm.dialogue import REPAIR, DialogueState
 from islands.operators.llm.stage import Stage
 from islands.prompts import render
 from islands.prompts.facts import failure_facts
-
-REPAIR = "repair"
 
 
 def repair(dialogue: DialogueState, refused: GateResult, stage: Stage) -> tuple[Message, ...]:
