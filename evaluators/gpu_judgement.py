@@ -14,7 +14,8 @@ import torch
 from db.records import Gate, GateResult, Hardware, Latency, LatencyKind, PrecisionClass, Problem
 from evaluators.baselines import Baseline, n_calls_for
 from evaluators.cascade import Cascade, Refusal
-from evaluators.gates import correctness, integrity, speed
+from evaluators.gates import correctness, first_program, integrity, speed
+from evaluators.gates.first_program import Look
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval, median_interval
 from evaluators.gpu_session import SessionLost, asked
@@ -75,6 +76,7 @@ class Judgement:
         self._bench = bench
         self._cascade = cascade
         self._session = session
+        self._looks: list[Look] = []  # of a program that was made from scratch
 
     @contextlib.contextmanager
     def answering(self, gate: Gate, phase: str) -> Iterator[None]:
@@ -104,7 +106,7 @@ class Judgement:
         n_sets = len(self._bench.sets.sets)
         self._cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
         result, self._cascade.error_ratio = model_gate(found, self._bench.precision)
-        self._cascade.admit(result)
+        self._cascade.admit(first_program.held_to_more(result, self._looks) if self._looks else result)
         with self.answering(Gate.INTEGRITY, "timing"):
             latency = self._measure()
         self._bench.note(latency)
@@ -119,8 +121,12 @@ class Judgement:
         unchanged = slot.check_inputs(wanted.workload, drawn)
         if not unchanged.passed:
             self._cascade.admit(unchanged)
-        outputs = zip(slot.delivered(wanted.workload), drawn.exact, drawn.errors, strict=True)
-        return [exactness(max_abs_error(o, x), e) for o, x, e in outputs if x is not None and e is not None]
+        outputs = slot.delivered(wanted.workload)
+        if self._cascade.prepared.candidate.lineage.is_from_scratch and wanted.has_exact:
+            bounds = drawn.tolerances
+            self._looks += first_program.look_at(outputs, drawn.expected, bounds, drawn.exact, wanted.label)
+        found = zip(outputs, drawn.exact, drawn.errors, strict=True)
+        return [exactness(max_abs_error(o, x), e) for o, x, e in found if x is not None and e is not None]
 
     def _compare(self, wanted: InputSet, drawn: Drawn, gate: Gate) -> None:
         """Raises `Refusal` unless what the child delivered is what the reference makes of the set."""

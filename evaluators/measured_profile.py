@@ -15,11 +15,10 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from db.records import Capture, Hardware, Latency, Launch, PrecisionClass, Profile
+from evaluators.capture.flops import KINDS
 from evaluators.gates.integrity import floor_us
 from evaluators.input_sets import Drawn, n_bytes_of
 from evaluators.problems.reference import Reference
-
-_KINDS = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float64: "fp64", torch.int8: "int8"}
 
 
 class Work(NamedTuple):
@@ -36,7 +35,7 @@ def work_of(reference: Reference, drawn: Drawn, precision: PrecisionClass) -> Wo
         reference.expected(drawn.inputs)
     dtypes = [v.dtype for v in drawn.inputs if isinstance(v, Tensor) and v.is_floating_point()]
     plain = "tf32" if precision is PrecisionClass.RELAXED else "fp32"
-    kind = _KINDS.get(dtypes[0], plain) if dtypes else plain
+    kind = KINDS.get(dtypes[0], plain) if dtypes else plain
     return Work(n_bytes_of(drawn.inputs) + n_bytes_of(drawn.expected), float(counter.get_total_flops()), kind)
 
 

@@ -1,6 +1,7 @@
 """Judging without a GPU: correctness under Triton's interpreter, latency from the model of a target GPU.
 
-What comes out is labelled `modelled` everywhere and is compared with the modelled latency of the problem's first seed.
+What comes out is labelled `modelled` everywhere and is compared with the modelled latency of the problem's first seed,
+or, where there is none, of the reference as torch runs it eagerly.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
 
 from torch import Tensor
 
@@ -27,7 +29,8 @@ from db.records import (
 from evaluators.capture.capture import CaptureFailed
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
-from evaluators.gates import correctness, speed
+from evaluators.gates import correctness, first_program, speed
+from evaluators.gates.first_program import Look
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval
 from evaluators.hardware import load_hardware
@@ -59,12 +62,12 @@ class ModelledEvaluator(Evaluator):
     """Judges candidates of one problem for a GPU that is not here."""
 
     def __init__(self, problem: Problem, settings: EvaluatorSettings) -> None:
-        """Runs the reference at the small workload and models the problem's first seed.
+        """Runs the reference at the small workload and models the problem's first seed, or the reference.
 
         Raises:
             ConfigError: no such target.
             DeviceError: the problem does not fit in memory, of the target or of this machine.
-            SeedError: no seed of the problem can be modelled.
+            SeedError: no seed of the problem can be modelled, nor, where it has none, the reference.
         """
         self.problem = problem
         self.settings = settings
@@ -123,11 +126,11 @@ class ModelledEvaluator(Evaluator):
         candidate = cascade.prepared.candidate
         full = _full_capture(cascade.prepared)
         with cascade.phase("correctness"):
-            found = self._check_all(candidate)
+            found, looks = self._check_all(candidate)
         n_sets = len(self._sets.sets)
         cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
         result, cascade.error_ratio = model_gate(found, self.settings.precision)
-        cascade.admit(result)
+        cascade.admit(first_program.held_to_more(result, looks) if looks else result)
         cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
         with cascade.phase("model"):
             modelled = self._model(candidate, full)
@@ -147,8 +150,11 @@ class ModelledEvaluator(Evaluator):
             return Profile(source="none", note=unsupported.reason)
         return modelled.profile.model_copy(update={"duration_us": modelled.device_us})
 
-    def _check_all(self, candidate: Candidate) -> list[Exactness]:
-        """Runs the candidate on every input set, in one child; how exact its outputs are, where float64 is known."""
+    def _check_all(self, candidate: Candidate) -> tuple[list[Exactness], list[Look]]:
+        """Runs the candidate on every input set, in one child.
+
+        How exact its outputs are, where float64 is known, and the closer looks that a program made from scratch gets.
+        """
         small = self.problem.small
         drawn = [self._sets.drawn(wanted) for wanted in self._sets.sets]
         results = interpret_sets(
@@ -161,13 +167,19 @@ class ModelledEvaluator(Evaluator):
             deadline_s=self.settings.evaluate_deadline_s,
         )
         # results end with the first that has no outputs, and that one is refused
-        judged = zip(self._sets.sets, drawn, results, strict=False)
-        found = [e for wanted, d, result in judged for e in self._check(wanted, d, result)]
+        found: list[Exactness] = []
+        looks: list[Look] = []
+        for wanted, d, result in zip(self._sets.sets, drawn, results, strict=False):
+            outputs = self._check(wanted, d, result)
+            compared = zip(outputs, d.exact, d.errors, strict=True)
+            found += [exactness(max_abs_error(o, x), e) for o, x, e in compared if x is not None and e is not None]
+            if candidate.lineage.is_from_scratch and wanted.has_exact:
+                looks += first_program.look_at(outputs, d.expected, d.tolerances, d.exact, wanted.label)
         assert len(results) == len(drawn), "an input set was left out"
-        return found
+        return found, looks
 
-    def _check(self, wanted: InputSet, drawn: Drawn, result: InterpretResult) -> list[Exactness]:
-        """Raises `Refusal` or `Unsupported` unless the answer is what the reference makes of the set."""
+    def _check(self, wanted: InputSet, drawn: Drawn, result: InterpretResult) -> list[Tensor]:
+        """The outputs. Raises `Refusal` or `Unsupported` unless they are what the reference makes of the set."""
         outputs = _outputs_of(result, wanted)
         for i, (output, expected, tolerance) in enumerate(zip(outputs, drawn.expected, drawn.tolerances, strict=True)):
             mismatch = correctness.compare(output, expected, tolerance)
@@ -177,8 +189,7 @@ class ModelledEvaluator(Evaluator):
                 raise Refusal(Gate.CORRECTNESS, reason, mismatch._asdict())
         if result.changed_inputs:
             raise Refusal(Gate.INTEGRITY, f"input {result.changed_inputs[0]} was changed by the program")
-        found = zip(outputs, drawn.exact, drawn.errors, strict=True)
-        return [exactness(max_abs_error(o, x), e) for o, x, e in found if x is not None and e is not None]
+        return outputs
 
     def _model(self, candidate: Candidate, capture: Capture) -> ModelledLatency:
         """The modelled latency at the timed workload. Raises `Unsupported` where there is none."""
@@ -202,9 +213,11 @@ class ModelledEvaluator(Evaluator):
         )
 
     def _model_baseline(self) -> BaselineReport:
-        """The modelled latency of the first seed that can be modelled."""
+        """That of the first seed that can be modelled; where there is no seed, that of the eager reference."""
         sources = self.problem.seeds or ((self.problem.source,) if self.problem.kind == "triton" else ())
-        reason = "it has none"
+        if not sources:
+            return self._report("eager", self._reference_us())
+        reason = ""
         for source in sources:
             candidate = _as_candidate(self.problem, source)
             prepared = self.prepare(candidate)
@@ -215,20 +228,31 @@ class ModelledEvaluator(Evaluator):
             except Unsupported as unsupported:
                 reason = unsupported.reason
                 continue
-            return self._report(modelled.device_us)
+            return self._report("seed", modelled.device_us)
         raise SeedError(
             f"no seed of problem {self.problem.name!r} can be modelled: {reason}",
             "without a GPU a search starts from a program that works; see `evolve check FILE --problem P`",
         )
 
-    def _report(self, device_us: float) -> BaselineReport:
+    def _reference_us(self) -> float:
+        """What the reference takes when torch runs it eagerly."""
+        try:
+            capture = self._preparer.capture_reference()
+            return self._modeller.model_reference(capture, self.settings.precision).device_us
+        except (CaptureFailed, ValueError) as error:
+            raise SeedError(
+                f"the reference of problem {self.problem.name!r} cannot be modelled: {error}",
+                "without a GPU programs are then compared with a first one: give it with --seed-program FILE",
+            ) from error
+
+    def _report(self, name: Literal["eager", "seed"], device_us: float) -> BaselineReport:
         return BaselineReport(
-            name="seed",
+            name=name,
             kind=LatencyKind.MODELLED,
             method="model",
             device_us=device_us,
             precision=self.settings.precision,
-            times=(BaselineTime(name="seed", method="model", device_us=device_us),),
+            times=(BaselineTime(name=name, method="model", device_us=device_us),),
             versions=software_versions(),
         )
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from db.records import Candidate, Capture, Hardware, Problem
+from db.records import Candidate, Capture, Hardware, PrecisionClass, Problem, TorchOp
 from evaluators.capture.capture import TRACE_PRELOAD, trace_candidate
 from evaluators.forwards import forward_of
 from evaluators.model.latency import ModelledLatency, model_latency
+from evaluators.problems.sizes import with_sizes
 from evaluators.sandbox.client import Zygote
 
 
@@ -21,6 +22,7 @@ class Modeller:
         self._hardware = hardware
         self._zygote = zygote
         self._deadline_s = deadline_s
+        self._reference_source = with_sizes(problem.source, problem.full.sizes)
         forward = forward_of(problem, problem.full, hardware)
         names = ("init_args", "input_specs", "weight_specs")
         self._forward = {**{name: forward[name] for name in names}, "workload_name": forward["workload"]}
@@ -32,12 +34,37 @@ class Modeller:
             CaptureFailed: its traffic cannot be traced.
             ValueError: its launches and its traces are not the same.
         """
+        return self._model(candidate.source, candidate.entry_point.value, capture)
+
+    def model_reference(self, capture: Capture, precision: PrecisionClass) -> ModelledLatency:
+        """The latency of the reference, run eagerly, from its capture at the timed workload.
+
+        A reference that launches no kernel of Triton's needs no trace. Under the relaxed class its float32 products
+        may be TF32 ones, as they may where it is measured.
+
+        Raises:
+            CaptureFailed, ValueError: as `model` does, or it does nothing that takes time.
+        """
+        if not capture.launches and not capture.torch_ops:
+            raise ValueError("it calls no operation that takes time")
+        if precision is PrecisionClass.RELAXED:
+            capture = capture.model_copy(update={"torch_ops": tuple(map(_in_tf32, capture.torch_ops))})
+        if not capture.launches:
+            return model_latency(capture, [], self._hardware)
+        return self._model(self._reference_source, "Model", capture)
+
+    def _model(self, source: str, entry_point: str, capture: Capture) -> ModelledLatency:
         traces = trace_candidate(
             self._zygote,
-            source=candidate.source,
-            entry_point=candidate.entry_point.value,
+            source=source,
+            entry_point=entry_point,
             hardware=self._hardware,
             deadline_s=self._deadline_s,
             **self._forward,
         )
         return model_latency(capture, traces, self._hardware)
+
+
+def _in_tf32(op: TorchOp) -> TorchOp:
+    flops = {"tf32" if kind == "fp32" else kind: n for kind, n in op.flops.items()}
+    return op.model_copy(update={"flops": flops})

@@ -20,6 +20,7 @@ from evaluators.evaluator import EvaluatorSettings, Prepared
 from evaluators.forwards import forward_of
 from evaluators.gates.static import check_capture, check_policy
 from evaluators.modeller import Modeller, start_interpreter
+from evaluators.problems.sizes import with_sizes
 from evaluators.sandbox.client import Zygote
 from evaluators.sandbox.workspace import remove_folder
 from evaluators.versions import software_versions
@@ -52,6 +53,7 @@ class Preparer:
             keeps_cache: leave what was compiled in `Prepared.cache_dir`, for an evaluator on this machine.
             zygote: of `start_zygote`, when it was started ahead; closed with the preparer.
         """
+        self._problem = problem
         self._settings = settings
         self._hardware = hardware
         self._extern_ops = tuple(extern_ops)
@@ -77,6 +79,18 @@ class Preparer:
         except Refusal as refusal:
             prepared = prepared.model_copy(update={"verdict": self._refused(prepared, refusal, start)})
         return prepared.model_copy(update={"seconds": {"prepare": time.perf_counter() - start}})
+
+    def capture_reference(self) -> Capture:
+        """What the reference does at the timed workload, captured as a candidate is.
+
+        Raises:
+            CaptureFailed: fake tensors cannot run it.
+        """
+        full = self._problem.full
+        source, forward = with_sizes(self._problem.source, full.sizes), self._forwards[full.name]
+        payload = {"source": source, "entry_point": "Model", "cache_from": "", **forward}
+        deadline_s = self._settings.prepare_deadline_s
+        return capture_with_cache(self._zygote, payload, deadline_s=deadline_s, keep_workspace=False)[0]
 
     def close(self) -> None:
         self._zygote.close()

@@ -1,4 +1,4 @@
-"""The operations of torch that host code calls between its launches, with the bytes that they move."""
+"""The operations of torch that host code calls between its launches, with the bytes that they move and their flops."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from db.records import TorchOp
 from evaluators.capture.fake_device import inside_torch
+from evaluators.capture.flops import flops_of
 from evaluators.capture.tensors import AddressSpace
 
 # They allocate and touch nothing. zeros and full write, so they are recorded, as operations that the policy allows.
@@ -61,17 +62,18 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
                 result = _one_of(args[0].dtype)
             inputs = tree_leaves((args, kwargs))
             if not is_allocation_or_view(operation) and not _is_on_host(inputs):
-                self._record(operation, inputs, tree_leaves(result))
+                self._record(operation, inputs, tree_leaves(result), flops_of(operation, args, kwargs, result))
         return result
 
-    def _record(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+    def _record(self, operation: Any, inputs: list[Any], outputs: list[Any], flops: dict[str, float]) -> None:
         read = [] if _packet_name(operation) in ONLY_WRITES else _tensors(inputs)
         written = _tensors(outputs)
         binding = [f"@{self._n_launches()}"] + [
             self._addresses.label_of(v) if isinstance(v, torch.Tensor) else repr(v) for v in inputs + outputs
         ]
         n_bytes = sum(map(_unique_bytes, read + written))
-        self.operations.append(TorchOp(name=str(operation), moved_bytes=n_bytes, binding=" ".join(binding)))
+        bound = " ".join(binding)
+        self.operations.append(TorchOp(name=str(operation), moved_bytes=n_bytes, binding=bound, flops=flops))
 
 
 def _tensors(values: list[Any]) -> list[Any]:

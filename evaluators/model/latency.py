@@ -13,16 +13,18 @@ For each launch:
   can hardly do two of these at a time (p = 1: times add); several overlap (large p: the longest counts).
 * spread: SMs do not end together, and the less so the fewer programs each of them has run one after the other.
 
+An operation of torch takes a launch and the longer of its bytes at DRAM's bandwidth and its products at their rate.
+
 How well this follows measured latencies is in `benchmarks/calibration.py`, the figures are in `constants`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from db.records import Capture, Hardware, Launch, LaunchTraffic, Profile, Record
+from db.records import Capture, Hardware, Launch, LaunchTraffic, Profile, Record, TorchOp
 from evaluators.capture.traffic import SECTOR_BYTES, LaunchTrace
 from evaluators.model.constants import FITTED, ModelConstants
 from evaluators.model.residency import Residency, residency_of
@@ -83,11 +85,12 @@ def model_latency(
     parts = [_model_launch(launch, trace, hardware, constants) for launch, trace in pairs]
     moved = sum(op.moved_bytes for op in capture.torch_ops)
     torch_ops_us = len(capture.torch_ops) * hardware.launch_us + _us(moved, hardware.dram_gb_s)
+    torch_ops_us += sum(_beyond_memory_us(op, hardware) for op in capture.torch_ops)
     device_us = sum(part.time.total_us for part in parts) + torch_ops_us
     return ModelledLatency(
         device_us=device_us,
         floor_us=_floor_us(parts, hardware, constants),
-        profile=_profile(parts, device_us, moved, hardware),
+        profile=_profile(parts, device_us, capture.torch_ops, hardware),
         launches=tuple(part.time for part in parts),
         torch_ops_us=torch_ops_us,
         capture=capture.model_copy(update={"launches": tuple(_with_traffic(part) for part in parts)}),
@@ -96,6 +99,16 @@ def model_latency(
 
 def _us(n_bytes: float, gb_s: float) -> float:
     return n_bytes / gb_s / 1e3
+
+
+def _flops_us(flops: Mapping[str, float], hardware: Hardware) -> float:
+    """What so many operations take, by kind, at the rates that well-tuned code reaches."""
+    return sum(n / (hardware.tflops.get(kind, hardware.tflops["fp32"]) * 1e6) for kind, n in flops.items())
+
+
+def _beyond_memory_us(op: TorchOp, hardware: Hardware) -> float:
+    """How much longer a product of a library takes than its bytes do."""
+    return max(0.0, _flops_us(op.flops, hardware) - _us(op.moved_bytes, hardware.dram_gb_s))
 
 
 def _model_launch(launch: Launch, trace: LaunchTrace, hardware: Hardware, constants: ModelConstants) -> _Modelled:
@@ -194,10 +207,12 @@ def _written_and_read(parts: list[_Modelled]) -> set[str]:
     return written & {t.name for t in tensors if t.first_read_bytes}
 
 
-def _profile(parts: list[_Modelled], device_us: float, torch_bytes: float, hardware: Hardware) -> Profile:
+def _profile(parts: list[_Modelled], device_us: float, torch_ops: Sequence[TorchOp], hardware: Hardware) -> Profile:
     """Shares of the whole latency; the resources are those of the launch that takes longest."""
+    torch_bytes = sum(op.moved_bytes for op in torch_ops)
     memory_us = sum(max(part.time.dram_us, part.time.l2_us) for part in parts) + _us(torch_bytes, hardware.dram_gb_s)
     compute_us = sum(part.time.compute_us for part in parts)
+    compute_us += sum(_flops_us(op.flops, hardware) for op in torch_ops)
     longest = max(parts, key=lambda part: part.time.total_us, default=None)
     resources = {}
     if longest is not None:
