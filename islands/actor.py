@@ -8,12 +8,13 @@ from collections.abc import Sequence
 import ray
 
 from db.records import Candidate, EntryPoint, Evaluation, PrecisionClass, Verdict
-from islands.dialogues import Brief, DialogueSettings, Question
+from islands.dialogues import Brief, DialogueSettings, DialoguesState, Question
 from islands.grid import AddStatus
 from islands.island import Island, island_rng
 from islands.knowledge import PriorKnowledge
 from islands.llm.exchange import Outcome
 from islands.operators import default_operators
+from islands.reflection import Findings, Taught
 from islands.seed import Seed
 from islands.settings import IslandSettings
 from islands.strategies import make_strategy
@@ -60,14 +61,35 @@ class IslandActor:
     def ask(self, n: int) -> list[Candidate]:
         return self._island.ask(n)
 
-    def talk(self, brief: Brief, settings: DialogueSettings) -> None:
-        self._island.talk(brief, settings)
+    def talk(self, brief: Brief, settings: DialogueSettings, taught: Taught | None = None) -> None:
+        self._island.talk(brief, settings, taught)
 
     def questions(self, n: int) -> list[Question]:
         return self._island.questions(n)
 
     def answered(self, dialogue_id: str, outcome: Outcome) -> Candidate | None:
         return self._island.answered(dialogue_id, outcome)
+
+    def dump_dialogues(self) -> DialoguesState:
+        """Where conversations with language models stand; none without `talk`."""
+        return self._island.dialogues.dump() if self._island.dialogues else DialoguesState()
+
+    def restore_dialogues(self, state: DialoguesState) -> None:
+        """Takes conversations up again, after `talk` and before `restore`."""
+        if self._island.dialogues:
+            self._island.dialogues.restore(state)
+
+    def judge_question(self, program: Evaluation) -> Question | None:
+        return self._island.judge_question(program)
+
+    def consider(self, program: Evaluation) -> None:
+        self._island.consider(program)
+
+    def findings(self) -> Findings:
+        return self._island.findings()
+
+    def hear(self, findings: Findings) -> None:
+        self._island.hear(findings)
 
     def tell(self, verdicts: Sequence[Verdict]) -> list[AddStatus]:
         return self._island.tell(verdicts)

@@ -27,11 +27,13 @@ from islands.operators.llm.ancestry import Ancestry
 from islands.operators.llm.attempts import as_knowledge, compared
 from islands.operators.llm.choice import Choice, PlanAccount, paid
 from islands.operators.llm.dialogue import ArmSpend, Brief, DialogueSettings, DialogueState, Phase, Question, Written
+from islands.operators.llm.judge import Judge
 from islands.operators.llm.notebook import ComparedAttempt, Notebook, NotebookState
 from islands.operators.llm.repair import answer_again, repair
 from islands.prompts import Facts
 from islands.prompts.facts import first_refusal, gpu_facts, problem_facts
 from islands.prompts.notes import notes_on
+from islands.reflection import Reflections, Taught
 
 __all__ = [
     "ArmSpend",
@@ -62,9 +64,17 @@ class Dialogues:
     """All conversations of one island."""
 
     def __init__(
-        self, brief: Brief, settings: DialogueSettings, island_id: int, knowledge: KnowledgeBase | None = None
+        self,
+        brief: Brief,
+        settings: DialogueSettings,
+        island_id: int,
+        knowledge: KnowledgeBase | None = None,
+        taught: Taught | None = None,
     ) -> None:
-        """`knowledge` is the island's own, where its strategy has any: prompts show it, and it hears of attempts."""
+        """`knowledge` is the island's own, where its strategy has any: prompts show it, and it hears of attempts.
+
+        `taught` is what reflection and the judge taught it before.
+        """
         self._brief = brief
         self._settings = settings
         self._island_id = island_id
@@ -73,7 +83,7 @@ class Dialogues:
         self._operators: dict[str, DialogueOperator] = {one.name: one for one in dialogue_operators(settings)}
         self._choice = Choice(brief.models)
         self._ancestry = Ancestry()
-        self.notebook = Notebook()
+        self.notebook = Notebook(Reflections(brief.run_id, island_id, taught))
         self._open: dict[str, DialogueState] = {}
         self._ready: deque[str] = deque()  # dialogues that go on
         self._next_number = 0
@@ -92,6 +102,16 @@ class Dialogues:
                 break
             questions.append(self._question(dialogue))
         return questions
+
+    def ask_judge(self, rng: random.Random) -> Question | None:
+        """The next question about a program to consider, whatever else is asked or ready; None where there is none."""
+        judge, stage = self._operators[Judge.name], self._stage(())
+        dialogue = next((self._open[one] for one in self._ready if self._open[one].operator == Judge.name), None)
+        if dialogue is not None:
+            self._ready.remove(dialogue.dialogue_id)
+        elif judge.applies(stage):
+            dialogue = self._begin_with([judge], stage, rng)
+        return self._question(dialogue) if dialogue else None
 
     def answered(self, dialogue_id: str, outcome: Outcome) -> Written | None:
         """Takes an answer in: a source that wants to be judged, or None where the conversation goes on or is over."""
@@ -196,13 +216,17 @@ class Dialogues:
     def _begin(self, elites: Sequence[Occupant], rng: random.Random) -> DialogueState | None:
         stage = self._stage(elites)
         applying = [one for one in self._operators.values() if one.applies(stage)]
-        for left in ([o for o in applying if o.comes_first], [o for o in applying if not o.comes_first]):
-            while left and (chosen := self._choice.choose(left, rng)):
-                operator, model = chosen
-                opening = operator.begin(stage, rng)
-                if opening is not None:
-                    return self._opened(operator, model, opening)
-                left.remove(operator)
+        first, others = [o for o in applying if o.comes_first], [o for o in applying if not o.comes_first]
+        return self._begin_with(first, stage, rng) or self._begin_with(others, stage, rng)
+
+    def _begin_with(self, left: list[DialogueOperator], stage: Stage, rng: random.Random) -> DialogueState | None:
+        """A conversation of one of these operators, that the bandit chooses."""
+        while left and (chosen := self._choice.choose(left, rng)):
+            operator, model = chosen
+            opening = operator.begin(stage, rng)
+            if opening is not None:
+                return self._opened(operator, model, opening)
+            left.remove(operator)
         return None
 
     def _opened(self, operator: DialogueOperator, model: str, opening: Opening) -> DialogueState:
@@ -218,6 +242,7 @@ class Dialogues:
             known=opening.known,
             plan=opening.plan,
             planned_in=opening.planned_in,
+            about=opening.about,
             technique=opening.technique,
             n_repairs_left=self._settings.n_repairs,
         )
@@ -237,6 +262,7 @@ class Dialogues:
             ancestry=self._ancestry,
             notebook=self.notebook,
             knowledge=self._knowledge,
+            under_way=frozenset(dialogue.operator for dialogue in self._open.values()),
         )
 
     def _question(self, dialogue: DialogueState) -> Question:
@@ -266,17 +292,19 @@ class Dialogues:
         )
         return Written(source=source, lineage=_lineage_of(dialogue), dialogue_id=dialogue.dialogue_id)
 
-    def _compare(self, lineage: Lineage, verdict: Verdict, plan: Plan | None = None) -> ComparedAttempt:
+    def _compare(
+        self, lineage: Lineage, verdict: Verdict, plan: Plan | None = None, *, is_recalled: bool = False
+    ) -> ComparedAttempt:
         """Writes down what came of a source, and lets knowledge hear of it."""
         parents = [known for one in lineage.parents if (known := self._ancestry.find(one)) is not None]
         attempt = compared(lineage, verdict, parents, plan)
-        self.notebook.compare(attempt)
+        self.notebook.compare(attempt, is_recalled=is_recalled)
         if self._knowledge is not None and parents:
             self._knowledge.heard(as_knowledge(attempt, parents[0]))
         return attempt
 
     def _recall(self, lineage: Lineage, verdict: Verdict) -> None:
-        attempt = self._compare(lineage, verdict)
+        attempt = self._compare(lineage, verdict, is_recalled=True)
         arm = Arm(lineage.model, lineage.operator)
         self._gained[arm] = self._gained.get(arm, 0.0) + _earned(attempt, verdict)
 

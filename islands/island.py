@@ -14,6 +14,7 @@ from islands.grid import AddStatus, EliteGrid, GridKey, Occupant
 from islands.knowledge import PriorKnowledge, Standing
 from islands.llm.exchange import Outcome
 from islands.operators.base import Operator, Proposal
+from islands.reflection import Findings, Taught
 from islands.seed import Seed
 from islands.settings import IslandSettings
 from islands.strategies.base import Draw, Expectation, Stock, Strategy, Trial
@@ -101,9 +102,12 @@ class Island:
         self._came_back_empty = not asked and n_free > 0
         return asked
 
-    def talk(self, brief: Brief, settings: DialogueSettings) -> None:
-        """From now on `questions` has questions for language models. Before `restore`, which says what came of them."""
-        self._dialogues = Dialogues(brief, settings, self.island_id, self._strategy.knowledge)
+    def talk(self, brief: Brief, settings: DialogueSettings, taught: Taught | None = None) -> None:
+        """From now on `questions` has questions for language models. Before `restore`, which says what came of them.
+
+        `taught` is what reflection and the judge taught before.
+        """
+        self._dialogues = Dialogues(brief, settings, self.island_id, self._strategy.knowledge, taught)
         self._dialogue_rng = _branch(self._rng)
 
     def questions(self, n: int) -> list[Question]:
@@ -115,6 +119,27 @@ class Island:
         assert self._dialogues is not None
         written = self._dialogues.answered(dialogue_id, outcome)
         return self._take_up(self._dialogues, written) if written else None
+
+    def judge_question(self, program: Evaluation) -> Question | None:
+        """The next question in a conversation about a program that needs an opinion, whatever else is asked."""
+        if self._dialogues is None:
+            return None
+        self.consider(program)
+        return self._dialogues.ask_judge(self._dialogue_rng)
+
+    def consider(self, program: Evaluation) -> None:
+        """Wants an opinion on a program: the next question is about it."""
+        if self._dialogues is not None:
+            self._dialogues.notebook.reflections.consider(program)
+
+    def findings(self) -> Findings:
+        """What reflection and the judge found since the last time."""
+        return self._dialogues.notebook.reflections.take_findings() if self._dialogues else Findings()
+
+    def hear(self, findings: Findings) -> None:
+        """Takes in what other islands found."""
+        if self._dialogues is not None:
+            self._dialogues.notebook.reflections.hear(findings)
 
     @property
     def dialogues(self) -> Dialogues | None:

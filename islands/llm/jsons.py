@@ -61,10 +61,12 @@ def _as(kind: type, value: Any) -> list[Any]:
 
 
 def text_of(value: Any, most: int = 600) -> str:
-    """A value as words on one line; empty for what is no text and no number."""
+    """A value as words on one line, without what cannot be printed or stored, such as half a surrogate pair; empty for
+    what is no text and no number."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return ""
-    return " ".join(str(value).split())[:most]
+    words = "".join(letter if letter.isprintable() else " " for letter in str(value)).split()
+    return " ".join(words)[:most]
 
 
 def texts_of(value: Any) -> tuple[str, ...]:

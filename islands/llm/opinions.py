@@ -10,6 +10,7 @@ from islands.llm.refusals import Refusal, RefusalKind
 
 SHAPE = '{"concerns": [{"kind": "left_out", "line": 12, "what": "..."}], "advice": "..."}'
 MOST_CONCERNS = 8
+LAST_LINE = 1_000_000  # what is beyond it is no line of a program
 
 
 class ConcernKind(StrEnum):
@@ -52,4 +53,4 @@ def _concern(item: Any) -> Concern | None:
     kind, what, line = text_of(item.get("kind")), text_of(item.get("what")), number_of(item.get("line"))
     if kind not in set(ConcernKind) or not what:
         return None
-    return Concern(ConcernKind(kind), int(line) if line and line > 0 else 0, what)
+    return Concern(ConcernKind(kind), int(line) if line and 0 < line <= LAST_LINE else 0, what)

@@ -20,10 +20,12 @@ def dialogue_operators(settings: DialogueSettings) -> list[DialogueOperator]:
     from islands.operators.llm.crossover import Crossover
     from islands.operators.llm.execute import Execute
     from islands.operators.llm.fuse import Fuse
+    from islands.operators.llm.judge import Judge
     from islands.operators.llm.mutate import Mutate
     from islands.operators.llm.plan import PlanChanges
+    from islands.operators.llm.reflect import Reflect
     from islands.operators.llm.synthesize import Synthesize
 
     about_elites: list[DialogueOperator] = [Mutate(), Crossover(), PlanChanges(), Fuse()]
     chosen = [operator for operator in about_elites if operator.name in settings.operators]
-    return [Execute(), *chosen, Synthesize()]
+    return [Reflect(), Judge(), Execute(), *chosen, Synthesize()]

@@ -28,6 +28,7 @@ def compared(
     after = Standing.of(verdict, lineage.technique)
     predicted = None if lineage.predicted_octaves is None else max(lineage.predicted_octaves, 0.0)
     return ComparedAttempt(
+        candidate_id=verdict.candidate_id,
         operator=lineage.operator,
         program_id=verdict.program_id,
         technique=lineage.technique,

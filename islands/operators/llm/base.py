@@ -25,6 +25,7 @@ class Opening(NamedTuple):
     plan: Plan | None = None  # that is carried out
     planned_in: str = ""  # the conversation that the plan comes from
     technique: str = ""
+    about: tuple[str, ...] = ()  # ids of what an answer that is no program is about
 
 
 Reading = Answer | Refusal | None

@@ -31,6 +31,7 @@ class DialogueSettings(BaseModel):
         ("mutate", "crossover", "plan", "fuse"), min_length=1
     )  # that conversations about elites begin with
     call_limit_s: float = Field(900.0, gt=0)
+    reflect_every: int = Field(8, ge=0)  # judged attempts of models until one is asked what they teach; 0: never
 
 
 class ArmSpend(Record):
@@ -49,6 +50,7 @@ class Brief(Record):
     Without `models` any model of a role is asked, as in a replay that names none.
     """
 
+    run_id: str = ""
     problem: Problem
     hardware: Hardware
     precision: PrecisionClass = PrecisionClass.REFERENCE
@@ -79,6 +81,7 @@ class DialogueState(Record):
     known: tuple[str, ...] = ()  # other sources that an answer must not equal: second parents, and what was judged
     plan: Plan | None = None  # that it carries out
     planned_in: str = ""  # the conversation that the plan comes from
+    about: tuple[str, ...] = ()  # ids of what an answer that is no program is about
     technique: str = ""
     change: str = ""
     predicted_octaves: float | None = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from db.frozen import Record
 from islands.llm.plans import Plan
+from islands.reflection import Reflections, ReflectionsState
 
 N_ATTEMPTS = 32
 MOST_WAITING = 64
@@ -24,6 +25,7 @@ class WaitingPlan(Record):
 class ComparedAttempt(Record):
     """What a language model changed, what it expected of that, and what was measured."""
 
+    candidate_id: str = ""
     operator: str
     program_id: str
     technique: str
@@ -42,16 +44,16 @@ class NotebookState(Record):
 
     attempts: tuple[ComparedAttempt, ...] = ()
     plans: tuple[WaitingPlan, ...] = ()
-    lessons: tuple[str, ...] = ()
+    reflections: ReflectionsState = ReflectionsState()
 
 
 class Notebook:
     """What is written down. Bounded: the oldest attempts and plans go first."""
 
-    def __init__(self) -> None:
+    def __init__(self, reflections: Reflections | None = None) -> None:
         self._attempts: deque[ComparedAttempt] = deque(maxlen=N_ATTEMPTS)
         self._plans: deque[WaitingPlan] = deque(maxlen=MOST_WAITING)
-        self.lessons: tuple[str, ...] = ()  # in words, for the memory that prompts show
+        self.reflections = reflections or Reflections()
 
     @property
     def attempts(self) -> Sequence[ComparedAttempt]:
@@ -63,10 +65,11 @@ class Notebook:
         """Those that wait, in the order in which they are carried out."""
         return tuple(self._plans)
 
-    def compare(self, attempt: ComparedAttempt) -> None:
-        """Writes down what came of an attempt, once."""
+    def compare(self, attempt: ComparedAttempt, *, is_recalled: bool = False) -> None:
+        """Writes down what came of an attempt, once; one that is recalled is of an earlier sitting."""
         if all(attempt.program_id != known.program_id for known in self._attempts):
             self._attempts.append(attempt)
+            self.reflections.judged(attempt.candidate_id, is_recalled=is_recalled)
 
     def plan(self, plans: Sequence[WaitingPlan]) -> None:
         """Writes down what is to be carried out."""
@@ -81,10 +84,12 @@ class Notebook:
         return self._plans.popleft()
 
     def dump(self) -> NotebookState:
-        return NotebookState(attempts=tuple(self._attempts), plans=tuple(self._plans), lessons=self.lessons)
+        return NotebookState(
+            attempts=tuple(self._attempts), plans=tuple(self._plans), reflections=self.reflections.dump()
+        )
 
     def restore(self, state: NotebookState) -> None:
         """Goes on from what was dumped, in the place of what is written now."""
         self._attempts = deque(state.attempts, maxlen=N_ATTEMPTS)
         self._plans = deque(state.plans, maxlen=MOST_WAITING)
-        self.lessons = state.lessons
+        self.reflections.restore(state.reflections)

@@ -28,6 +28,9 @@ N_TECHNIQUES = 6
 N_ADVISED = 3
 """Techniques that a prompt shows, and how many of them at least are those that the bottleneck report advises."""
 
+N_LEARNT = 3
+"""Techniques that a prompt shows besides, of those that reflection came upon."""
+
 N_ATTEMPTS = 6
 """Attempts of models that a prompt shows, the last ones."""
 
@@ -43,6 +46,7 @@ class Stage:
     ancestry: Ancestry
     notebook: Notebook
     knowledge: KnowledgeBase | None = None
+    under_way: frozenset[str] = frozenset()  # operators whose conversations are not over
 
     def about(self, parent: Occupant) -> Facts:
         """Everything that is known of one parent, and what the search knows besides."""
@@ -52,13 +56,15 @@ class Stage:
             inspirations=tuple(self.program(other) for other in self.inspirations((parent,))),
             techniques=self.techniques(parent),
             memory=self.memory(),
+            advice=self.notebook.reflections.taught.advice,
             avoid=self.avoid(parent),
             n_plans=self.settings.n_plans,
         )
 
     def program(self, occupant: Occupant, strengths: Sequence[str] = ()) -> ProgramFacts:
         """A program with what the judge said of it."""
-        return program_facts(occupant.candidate.source, occupant.verdict, self.brief.hardware, strengths)
+        opinion = self.notebook.reflections.taught.opinion_on(occupant.program_id)
+        return program_facts(occupant.candidate.source, occupant.verdict, self.brief.hardware, strengths, opinion)
 
     def inspirations(self, parents: Sequence[Occupant]) -> list[Occupant]:
         """Elites unlike the parents and unlike each other: of other tiers first, then of other latencies."""
@@ -74,7 +80,12 @@ class Stage:
         return chosen
 
     def techniques(self, parent: Occupant) -> tuple[TechniqueFacts, ...]:
-        """What the bottleneck report advises and what knowledge expects most of, the most promising first."""
+        """What the bottleneck report advises and what knowledge expects most of, the most promising first; then what
+        was learnt and addresses the same."""
+        learnt = self.notebook.reflections.taught.techniques_for(parent.verdict.bottleneck)
+        return (*self._catalogued(parent), *technique_facts(learnt[-N_LEARNT:]))
+
+    def _catalogued(self, parent: Occupant) -> tuple[TechniqueFacts, ...]:
         catalogue = load_catalogue()
         report = parent.verdict.bottleneck
         advised = [name for name in (report.techniques if report else ()) if name in catalogue]
@@ -96,14 +107,18 @@ class Stage:
         told = {(attempt.technique, attempt.octaves) for attempt in attempts}
         held: Sequence[Experience] = self.knowledge.memory.held if self.knowledge else ()
         others = [one for one in held if (one.technique, one.octaves) not in told]
-        return (*memory_facts(others, self.notebook.lessons), *(attempt_in_words(one) for one in attempts))
+        return (
+            *memory_facts(others, self.notebook.reflections.taught.lessons),
+            *(attempt_in_words(one) for one in attempts),
+        )
 
     def avoid(self, parent: Occupant) -> tuple[str, ...]:
-        """What hardly ever works on kernels like this one, and where the search went too often."""
+        """What hardly ever works on kernels like this one, where the search went too often, what reflection says."""
+        told = self.notebook.reflections.taught.avoid
         if self.knowledge is None:
-            return ()
+            return told
         kind = kernel_kind_of(_situation(parent).state)
-        return avoid_facts(self.knowledge.avoided, kind, self.knowledge.excluded)
+        return (*avoid_facts(self.knowledge.avoided, kind, self.knowledge.excluded), *told)
 
 
 def _situation(parent: Occupant) -> Situation:

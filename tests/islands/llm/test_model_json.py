@@ -120,7 +120,7 @@ def reflection_of(value: dict[str, Any], **limits: Any) -> Reflection:
 
 def test_memory_edits() -> None:
     listed = [
-        {"action": "append", "text": "Warps help  rows."},
+        {"action": "append", "text": "Warps help  \ud800\x1brows.\x00"},
         {"action": "replace", "item": 2, "text": "Better."},
         {"action": "replace", "item": 3, "text": "There is no third."},
         {"action": "skip"},
@@ -174,11 +174,13 @@ def test_opinions() -> None:
     concerns = [
         {"kind": "left_out", "line": "12", "what": "the bias"},
         {"kind": "faked", "line": -1, "what": "a constant"},
+        {"kind": "fragile", "line": 1e30, "what": "a size"},
         {"kind": "ugly", "what": "no"},
     ]
     got = read_opinion(json.dumps({"concerns": concerns, "advice": "add it"}))
     assert isinstance(got, Opinion)
-    assert [(one.kind, one.line) for one in got.concerns] == [(ConcernKind.LEFT_OUT, 12), (ConcernKind.FAKED, 0)]
+    said = [(one.kind, one.line) for one in got.concerns]
+    assert said == [(ConcernKind.LEFT_OUT, 12), (ConcernKind.FAKED, 0), (ConcernKind.FRAGILE, 0)]
     assert read_opinion('{"concerns": [], "advice": "fine"}') == Opinion((), "fine")
 
 
