@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 
 import pytest
+from support.colony import SEED as LANDSCAPE_SEED
 from support.colony import make_island
-from support.landscape import correct, failed
+from support.landscape import Cross, correct, failed
 from support.runs import make_hardware
 
-from db.records import Candidate, EntryPoint, Lineage, Problem
+from db.records import Candidate, EntryPoint, Evaluation, Lineage
 from evaluators.problems import load_problem
 from islands.dialogues import Brief, Dialogues, DialogueSettings, DialoguesState
 from islands.grid import Occupant
+from islands.island import Island
 from islands.llm.exchange import Completion, Failure, FailureKind
 from islands.seed import Seed
 
@@ -144,9 +146,14 @@ def test_conversations_go_on_in_another_process(dialogues: Dialogues) -> None:
     assert fresh[0].dialogue_id not in (asked.dialogue_id, judged)
 
 
-def island_that_talks(problem: Problem = PROBLEM):  # type: ignore[no-untyped-def]
+def whole(warps: int) -> str:
+    """An answer that is the seed with another number of warps."""
+    return f"```python\n{SEED.replace('num_warps=4', f'num_warps={warps}')}```\n"
+
+
+def island_that_talks() -> Island:
     island = make_island()
-    island.talk(BRIEF.model_copy(update={"problem": problem}), DialogueSettings(operators=("mutate",)))
+    island.talk(BRIEF, DialogueSettings(operators=("mutate",)))
     (seed,) = island.seed([Seed(source=SEED, origin="softmax")])
     island.tell([correct(seed, 100.0)])
     return island
@@ -162,3 +169,72 @@ def test_an_island_admits_what_a_model_wrote_and_judges_no_program_twice() -> No
     island.tell([correct(candidate, 50.0)])
     assert island.elites()[0].candidate == candidate
     assert island.summary().techniques["mutate"].improved == 1
+
+
+def test_a_crossover_of_a_model_is_not_that_of_the_structural_operator() -> None:
+    def crossing() -> Island:
+        island = make_island(operators=[Cross("crossover")])
+        island.talk(BRIEF, DialogueSettings(operators=("crossover",)))
+        return island
+
+    island = crossing()
+    seeds = island.seed([Seed(source=source, origin="softmax") for source in (SEED, whole(8).split("\n", 1)[1][:-4])])
+    judged = [correct(seed, 100.0 + 20 * k) for k, seed in enumerate(seeds)]
+    island.tell(judged)
+    (question,) = island.questions(1)
+    candidate = island.answered(question.dialogue_id, said(whole(16)))
+    assert candidate is not None and candidate.lineage.operator == "crossover"
+    island.tell([correct(candidate, 10.0)])
+    again = crossing()
+    pairs = [*zip(seeds, judged, strict=True), (candidate, correct(candidate, 10.0))]
+    again.restore([Evaluation(candidate=one, verdict=verdict) for one, verdict in pairs])
+    for one in (island, again):
+        knowledge = one.summary().knowledge
+        assert knowledge is not None and knowledge.n_attempts == 0
+        assert one.dialogues is not None and len(one.dialogues.recent_attempts) == 1
+
+
+def test_models_do_not_change_what_structural_operators_draw() -> None:
+    silent, talking = make_island(), make_island()
+    talking.talk(BRIEF, DialogueSettings())
+    drawn = []
+    for island in (silent, talking):
+        (seed,) = island.seed([LANDSCAPE_SEED])
+        island.tell([correct(seed, 100.0)])
+        island.questions(2)
+        drawn.append([candidate.source for candidate in island.ask(4)])
+    assert drawn[0] == drawn[1] and len(drawn[0]) == 4
+
+
+def test_a_source_that_was_never_judged_is_judged_by_the_next_sitting() -> None:
+    island = island_that_talks()
+    (question,) = island.questions(1)
+    candidate = island.answered(question.dialogue_id, said(whole(16)))
+    assert candidate is not None and island.dialogues is not None
+    state = island.dialogues.dump()
+
+    again = make_island()
+    again.talk(BRIEF, DialogueSettings(operators=("mutate",)))
+    assert again.dialogues is not None
+    again.dialogues.restore(state)
+    again.restore([elite().as_evaluation()])
+    (same,) = again.ask(1)
+    assert (same.source, same.lineage) == (candidate.source, candidate.lineage)
+    again.tell([failed(same, "out of registers")])
+    (repair,) = again.questions(1)
+    assert repair.dialogue_id == question.dialogue_id and repair.request.operator == "repair"
+
+
+def test_a_verdict_that_came_before_the_next_sitting_is_told_to_its_conversation() -> None:
+    island = island_that_talks()
+    (question,) = island.questions(1)
+    candidate = island.answered(question.dialogue_id, said(whole(16)))
+    assert candidate is not None and island.dialogues is not None
+    again = make_island()
+    again.talk(BRIEF, DialogueSettings(operators=("mutate",)))
+    assert again.dialogues is not None
+    again.dialogues.restore(island.dialogues.dump())
+    again.restore([elite().as_evaluation(), Occupant(candidate, correct(candidate, 50.0)).as_evaluation()])
+    assert not again.dialogues.is_waiting
+    (attempt,) = again.dialogues.recent_attempts
+    assert attempt.octaves == pytest.approx(1.0)

@@ -39,6 +39,7 @@ def test_a_launch_is_recorded_as_it_was_asked_for(compiling: Zygote) -> None:
     assert 0 < launch.occupancy <= 1
     assert captured.torch_ops == ()
     assert captured.outputs == ("t1+0:float32(512, 4096)(4096, 1)",)
+    assert launch.tensors == ("x0+0:float32(512, 4096)(4096, 1)", *captured.outputs)
 
 
 def test_a_grid_of_a_function_and_asynchronous_loads(compiling: Zygote) -> None:

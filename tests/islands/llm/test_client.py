@@ -211,6 +211,19 @@ def test_another_model_of_the_role_takes_over_at_once() -> None:
     assert (outcome.model, outcome.n_tries) == ("openai/good", 2)
 
 
+def test_the_preferred_model_is_asked_first_and_others_take_over_from_it() -> None:
+    slow = QUICK.model_copy(update={"backoff_s": 5.0})
+    with LlmServer([failing(500), answer("from the liked")]) as liked, LlmServer([answer("from the other")]) as other:
+        models = spec(other.api_base, "other", weight=900), spec(liked.api_base, "liked", weight=0.01)
+        client = client_of(*models, settings=slow)
+        (first,) = complete(client, request(preferred="openai/liked"))
+        assert len(liked.asked) == 1 and isinstance(first, Completion) and first.model == "openai/other"
+        (second,) = complete(client_of(*models), request(preferred="openai/liked"))
+        (third,) = complete(client_of(*models), request(preferred="openai/not-in-the-list"))
+    assert isinstance(second, Completion) and second.model == "openai/liked"
+    assert isinstance(third, Completion) and third.model == "openai/other"
+
+
 def test_a_final_refusal_is_not_repeated_to_the_same_model() -> None:
     with LlmServer([failing(400)]) as server:
         (outcome,) = complete(client_of(spec(server.api_base)), request())
