@@ -14,6 +14,7 @@ class BusyClock:
         self._n_calls = 0
         self._busy_s = 0.0
         self._since = 0.0  # when the calls in progress began to count
+        self._ended_at = 0.0  # when the last call in progress ended
         self._warm_at: float | None = None
 
     def enter(self) -> None:
@@ -30,12 +31,20 @@ class BusyClock:
         self._n_calls -= 1
         if self._n_calls == 0:
             self._busy_s += now - self._since
+            self._ended_at = now
 
-    @property
-    def share(self) -> float:
-        """Busy time over the time since the first call ended, in [0, 1]; 0 before that."""
-        if self._warm_at is None:
+    def share(self, until: float | None = None) -> float:
+        """Busy time over the time since the first call ended, in [0, 1]; 0 before that.
+
+        Args:
+            until: counts up to this moment instead of now; no call may have begun since.
+        """
+        end = self._clock() if until is None else until
+        if self._warm_at is None or end <= self._warm_at:
             return 0.0
-        now = self._clock()
-        busy_s = self._busy_s + (now - self._since if self._n_calls else 0.0)
-        return busy_s / (now - self._warm_at) if now > self._warm_at else 0.0
+        busy_s = self._busy_s
+        if self._n_calls:
+            busy_s += end - self._since
+        else:
+            busy_s -= max(0.0, self._ended_at - max(self._since, end))
+        return busy_s / (end - self._warm_at)

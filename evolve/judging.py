@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
 from db.errors import ClusterError
-from db.records import SEED, Candidate, Gate, GateResult, Outcome, PrecisionClass, Verdict
+from db.records import SEED, Candidate, Gate, GateResult, LatencyKind, Outcome, PrecisionClass, Verdict
 from evaluators.report import EvaluatorReport
 from evolve.busy import BusyClock
 from evolve.cluster import ActorDied, answer, why_it_died
@@ -45,19 +45,22 @@ class ActorPool:
         self._n_deaths = [0] * len(self._actors)  # since it last answered
         self._avoided_until = [0.0] * len(self._actors)
         self._busy = [BusyClock() for _ in self._actors]
+        self._last_call_at = 0.0
 
     def __len__(self) -> int:
         return len(self._actors)
 
     @property
     def busy_shares(self) -> tuple[float, ...]:
-        """For each actor, how much of the time since its first answer it had something to do, in [0, 1]."""
-        return tuple(clock.share for clock in self._busy)
+        """For each actor, how much of the time it had something to do, in [0, 1]: from its first answer until the last
+        call of all began. What ends after that is no longer waited for by anybody with work to give."""
+        return tuple(clock.share(self._last_call_at) for clock in self._busy)
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method on the least loaded actor. Raises what the actor raises, or ActorDied."""
         index = min(range(len(self._actors)), key=self._burden)
         self._load[index] += 1
+        self._last_call_at = time.monotonic()
         self._busy[index].enter()
         try:
             result = await answer(getattr(self._actors[index], method).remote(*arguments))
@@ -153,18 +156,26 @@ class JudgePool:
         """An earlier verdict on the same work, here and under the same versions.
 
         What a run starts from is judged again in every run, and so is what another run refused: a refusal may have
-        had a passing cause.
+        had a passing cause. A program that was made from scratch is held to more than others were.
         """
-        if not fingerprint or candidate.lineage.operator == SEED:
+        lineage = candidate.lineage
+        if not fingerprint or lineage.operator == SEED or lineage.is_from_scratch:
             return None
         verdict: Verdict | None = await answer(
             self._archive.known_fingerprint.remote(
                 candidate.problem_id, self._hardware_id, self._precision, fingerprint, self._report.baseline.kind
             )
         )
-        if verdict is None or not self._holds_here(verdict):
+        if verdict is None or not self._holds_here(verdict) or not self._has_this_baseline(verdict):
             return None
         return verdict if verdict.is_correct or verdict.run_id == candidate.run_id else None
+
+    def _has_this_baseline(self, verdict: Verdict) -> bool:
+        """A modelled baseline is a first program's or the reference's, and never wavers; a measured one does."""
+        latency = verdict.latency
+        if latency is None or latency.kind is LatencyKind.MEASURED:
+            return True
+        return latency.baseline_us == self._report.baseline.device_us
 
     def _holds_here(self, verdict: Verdict) -> bool:
         return verdict.hardware_id == self._hardware_id and verdict.versions == self._versions

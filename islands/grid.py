@@ -121,7 +121,9 @@ class EliteGrid:
         holder = self._cells.pop(cell)
         self._program_ids.remove(holder.program_id)
         self._ranked = None
-        return self.add(holder._replace(verdict=verdict)) > AddStatus.REJECTED
+        # the program may have been judged for another candidate, of another island as a rule
+        own = verdict.model_copy(update={"candidate_id": holder.candidate.candidate_id})
+        return self.add(holder._replace(verdict=own)) > AddStatus.REJECTED
 
     def cells(self) -> dict[Cell, Occupant]:
         """Every occupied cell with its elite, fastest first."""

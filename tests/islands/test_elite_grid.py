@@ -123,8 +123,15 @@ def test_counters_move_a_program_to_the_cell_of_its_tier(grid: EliteGrid) -> Non
     later = moved.verdict.model_copy(update={"tier": Tier.COMPUTE_BOUND})
     assert grid.revise(later)
     assert [cell.tier for cell in grid.cells()] == [Tier.COMPUTE_BOUND]
-    assert grid.best is not None and grid.best.verdict is later
+    assert grid.best is not None and grid.best.verdict == later
     assert grid.add(occupant(100.5, source="X = 2\n")) is AddStatus.NEW  # the cell that it left is free
+
+
+def test_counters_may_have_been_read_for_another_candidate_of_the_same_program(grid: EliteGrid) -> None:
+    moved = occupant(100.0)
+    grid.add(moved)
+    assert grid.revise(moved.verdict.model_copy(update={"candidate_id": "of another island"}))
+    assert [elite.as_evaluation().verdict for elite in grid.elites()] == [moved.verdict]
 
 
 def test_a_program_that_moves_yields_to_the_faster(grid: EliteGrid) -> None:
