@@ -1,11 +1,39 @@
-"""What language models were asked and what it came to: the library twin of `evolve llm`."""
+"""What language models were asked and what it came to, and questions that somebody carries to them.
+
+The library twins of `evolve llm`, `evolve llm export` and `evolve llm import`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
+from db.archive import ProgramArchive
+from db.errors import ConfigError, NotFoundError
+from db.live import open_for_reading
 from db.llm_calls import LlmCall, LlmTotal
+from db.llm_questions import LlmQuestion, QuestionStatus, of_status
 from db.reading import ArchiveReader
+from db.records import Run
+from islands.llm.batch import (
+    ANSWERED_BEFORE,
+    BatchAnswers,
+    Fault,
+    Pending,
+    batch_lines,
+    call_of,
+    read_batch,
+    write_batch,
+)
+from islands.llm.exchange import Completion, Failure, FailureKind, Outcome, Request
+from islands.llm.models import ModelSpec
+from islands.llm.provider import batch_price_of
+
+WRITER_WAIT_S = 5.0
+_N_TOLD = 3  # faults of a useless file
 
 
 def llm_totals(archive: ArchiveReader, run_id: str | None = None) -> list[LlmTotal]:
@@ -50,3 +78,123 @@ def sum_of(totals: Sequence[LlmTotal]) -> LlmTotal | None:
         seconds=seconds,
         mean_s=seconds / n_calls,
     )
+
+
+class Prompts(NamedTuple):
+    """The questions of a run that wait for answers, as a batch file holds them."""
+
+    run_id: str
+    pending: tuple[Pending, ...]
+
+    @property
+    def n_questions(self) -> Mapping[str, int]:
+        """How many there are, by model."""
+        return Counter(one.spec.model_id for one in self.pending)
+
+    def text(self) -> str:
+        return batch_lines(self.pending)
+
+    def write(self, path: Path) -> None:
+        """Raises ConfigError where the file cannot be written."""
+        write_batch(self.pending, path)
+
+
+class Taken(NamedTuple):
+    """What an answer file brought."""
+
+    run_id: str
+    n_answered: int  # by this file
+    n_waiting: int  # that still wait
+    faults: tuple[Fault, ...]  # lines of no use, in their order
+
+
+def pending_prompts(archive: ArchiveReader, run_id: str | None = None, *, model: str | None = None) -> Prompts:
+    """The prompts that wait for answers, in OpenAI's batch format: of a run, or of the last one that waits.
+
+    Args:
+        model: of this model only, by its id.
+
+    Raises:
+        NotFoundError: no such run, or none that waits, or nothing waits for that model.
+    """
+    run = _run_that_waits(archive, run_id)
+    waiting = of_status(archive.llm_questions(run.run_id), QuestionStatus.WAITING)
+    chosen = [one for one in waiting if model in (None, one.model)]
+    if not chosen and waiting:
+        raise NotFoundError(
+            f"nothing waits for {model}", f"questions wait for {', '.join(sorted({one.model for one in waiting}))}"
+        )
+    if not chosen:
+        raise _nothing_waits(run)
+    return Prompts(run.run_id, tuple(_pending(one) for one in chosen))
+
+
+def take_answers(path: Path, answers: Path, run_id: str | None = None) -> Taken:
+    """Puts the answers of a file into the archive at `path`, each once; `resume_search` tells them to their islands.
+
+    A question whose answer is missing, or came back as an error that may pass, waits on.
+
+    Raises:
+        NotFoundError: no such run, or none that waits.
+        ConfigError: the file cannot be read, or answers nothing that waits.
+        ArchiveBusyError: the run is going on.
+    """
+    with contextlib.closing(open_for_reading(path)) as reader:
+        run = _run_that_waits(reader, run_id)
+        questions = reader.llm_questions(run.run_id)
+    waiting = of_status(questions, QuestionStatus.WAITING)
+    pending = {one.question_id: _pending(one, is_priced=True) for one in waiting}
+    batch = read_batch(answers, list(pending.values()), {one.question_id for one in questions} - pending.keys())
+    came = {name: batch.outcomes[name] for name in batch.lines}
+    taken = {name: outcome for name, outcome in came.items() if _ends_waiting(outcome)}
+    if not taken and not of_status(questions, QuestionStatus.ANSWERED):
+        raise _useless(answers, run, waiting, _told(batch))
+    calls = [call_of(pending[name], outcome, run.run_id) for name, outcome in came.items()]
+    with contextlib.closing(ProgramArchive.open(path, wait_s=WRITER_WAIT_S)) as archive:
+        archive.take_answers({name: outcome.model_dump(mode="json") for name, outcome in taken.items()}, calls)
+    return Taken(run.run_id, len(taken), len(waiting) - len(taken), _told(batch))
+
+
+def _run_that_waits(archive: ArchiveReader, run_id: str | None) -> Run:
+    run = archive.run(run_id) if run_id else archive.last_waiting_run()
+    if run is None:
+        raise NotFoundError(f"no run of {archive.path} waits for answers", _HOW_TO_WAIT)
+    return run
+
+
+_HOW_TO_WAIT = "questions are written down by: evolve run PROBLEM --model MODEL --set llm.mode=exchange"
+
+
+def _nothing_waits(run: Run) -> NotFoundError:
+    return NotFoundError(f"no question of run {run.run_id} waits for an answer", _HOW_TO_WAIT)
+
+
+def _pending(one: LlmQuestion, *, is_priced: bool = False) -> Pending:
+    spec = ModelSpec.model_validate(one.spec)
+    price = batch_price_of(spec) if is_priced else None
+    return Pending(one.question_id, Request.model_validate(one.request), spec, price)
+
+
+def _ends_waiting(outcome: Outcome) -> bool:
+    """Whether a question is done with: answered, or refused in a way that would be the same again."""
+    return isinstance(outcome, Completion) or outcome.kind is FailureKind.BAD_REQUEST
+
+
+def _told(batch: BatchAnswers) -> tuple[Fault, ...]:
+    """Lines of no use, and lines that answer with an error."""
+    failed = [
+        Fault(line, f"{name}: {outcome.kind}: {outcome.reason}")
+        for name, line in batch.lines.items()
+        if isinstance(outcome := batch.outcomes[name], Failure)
+    ]
+    return tuple(sorted([*batch.faults, *failed]))
+
+
+def _useless(answers: Path, run: Run, waiting: Sequence[LlmQuestion], faults: Sequence[Fault]) -> Exception:
+    if not waiting:
+        return _nothing_waits(run)
+    told = "; ".join(f"line {fault.line}: {fault.reason}" for fault in faults[:_N_TOLD])
+    hint = told + ("; ..." if len(faults) > _N_TOLD else "") if faults else "it is empty"
+    if any(fault.reason.endswith(ANSWERED_BEFORE) for fault in faults):
+        hint = f"it was taken in before; what waits now is written by: evolve llm export {run.run_id}"
+    return ConfigError(f"{answers} answers none of the {len(waiting)} questions of run {run.run_id} that wait", hint)

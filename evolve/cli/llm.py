@@ -1,17 +1,20 @@
-"""`evolve llm`: what language models were asked, and what it came to."""
+"""`evolve llm`: what language models were asked and what it came to; questions out in a file, answers back in one."""
 
 from __future__ import annotations
 
 import datetime
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from db.errors import ConfigError
 from db.llm_calls import LlmCall
 from evolve.cli.console import Column, note, print_json, print_table
 from evolve.cli.endings import guarded
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive, AsJson
-from evolve.llm import llm_calls, llm_totals, sum_of
+from evolve.llm import llm_calls, llm_totals, pending_prompts, sum_of, take_answers
 from evolve.queries import reading
 
 app = typer.Typer(help="List and sum the calls of language models.")
@@ -55,6 +58,60 @@ def calls(
         note("no language model was asked")
     else:
         print_table([_row(call) for call in found], _CALL_COLUMNS)
+
+
+@app.command("export")
+@guarded
+def export(
+    run: Annotated[str, typer.Argument(help="The run [default: the last that waits].", show_default=False)] = "",
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write them to this file.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Of this model only: providers take a file each.", metavar="MODEL")
+    ] = None,
+    archive: Archive = DEFAULT_ARCHIVE,
+) -> None:
+    """Print the questions that wait for answers as OpenAI Batch JSONL, or write them to a file."""
+    with reading(archive) as reader:
+        prompts = pending_prompts(reader, run or None, model=model)
+    if output is None:
+        sys.stdout.write(prompts.text())
+    else:
+        prompts.write(output)
+    for name, n in prompts.n_questions.items():
+        note(f"{n} for {name}")
+    if output is not None:
+        note(f"wrote {output}; take its answers in with: evolve llm import {prompts.run_id} ANSWERS")
+
+
+@app.command("import")
+@guarded
+def import_answers(
+    given: Annotated[
+        list[str], typer.Argument(help="The run [default: the last that waits], and the file of answers.")
+    ],
+    evaluations: Annotated[
+        int | None,
+        typer.Option("--evaluations", min=0, help="Search on for N verdicts [default: what is budgeted].", metavar="N"),
+    ] = None,
+    archive: Archive = DEFAULT_ARCHIVE,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
+) -> None:
+    """Take in answers, judge what becomes of them, and search on until new questions wait."""
+    if len(given) > 2:
+        raise ConfigError(f"expected a run and a file, got {len(given)} names", "write: evolve llm import RUN ANSWERS")
+    run_id, file = given if len(given) == 2 else ("", given[0])
+    taken = take_answers(archive, Path(file), run_id or None)
+    for fault in taken.faults:
+        note(f"line {fault.line}: {fault.reason}")
+    note(f"{taken.n_answered} answered, {taken.n_waiting} still waiting")
+
+    from evolve.cli.live import watching  # ray: seconds that the tables need not wait for
+    from evolve.cli.summary import finish
+    from evolve.run import resume_search
+
+    with watching(quiet=quiet) as on_event:
+        result = resume_search(str(archive), taken.run_id, n_more=evaluations, on_event=on_event)
+    finish(result, archive=str(archive))
 
 
 def _dollars(cost_usd: float) -> str:

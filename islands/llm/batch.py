@@ -19,9 +19,11 @@ from db.llm_calls import ANSWERED, CUT_OFF, LlmCall
 from islands.llm.chat_body import Answer, read_answer
 from islands.llm.exchange import Completion, Failure, FailureKind, Outcome, Request, estimate_tokens
 from islands.llm.models import ModelSpec, Price
+from islands.llm.provider import limits_in_body
 
 _URL = "/v1/chat/completions"
 _REASON_LENGTH = 300
+ANSWERED_BEFORE = "was answered before"
 
 
 class Pending(NamedTuple):
@@ -60,7 +62,9 @@ def batch_lines(pending: Sequence[Pending]) -> str:
     """
     if len({one.custom_id for one in pending}) < len(pending):
         raise ValueError("every request of a batch needs an id of its own")
-    return "".join(json.dumps(_line_of(one), ensure_ascii=False, allow_nan=False) + "\n" for one in pending)
+    lines = "".join(json.dumps(_line_of(one), ensure_ascii=False, allow_nan=False) + "\n" for one in pending)
+    # what a text holds that UTF-8 cannot say must not stop the others
+    return lines.encode("utf-8", errors="replace").decode("utf-8")
 
 
 def write_batch(pending: Sequence[Pending], path: Path) -> None:
@@ -74,8 +78,7 @@ def write_batch(pending: Sequence[Pending], path: Path) -> None:
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # what a text holds that UTF-8 cannot say must not stop the others
-        part.write_text(lines, encoding="utf-8", errors="replace")
+        part.write_text(lines, encoding="utf-8")
         part.replace(path)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}", "name another file") from None
@@ -146,13 +149,8 @@ def call_of(one: Pending, outcome: Outcome, run_id: str) -> LlmCall:
 def _line_of(one: Pending) -> dict[str, Any]:
     spec, request = one.spec, one.request
     n_tokens_out = min(spec.max_output_tokens, request.max_output_tokens or spec.max_output_tokens)
-    body: dict[str, Any] = {
-        "model": spec.name,
-        "messages": [message.model_dump() for message in request.messages],
-        "max_tokens": n_tokens_out,
-    }
-    if spec.temperature is not None:
-        body["temperature"] = spec.temperature
+    messages = [message.model_dump() for message in request.messages]
+    body = {"model": spec.name, "messages": messages, **limits_in_body(spec, n_tokens_out)}
     return {"custom_id": one.custom_id, "method": "POST", "url": _URL, "body": body}
 
 
@@ -174,7 +172,7 @@ def _useless(
 ) -> str:
     """Why an answer is not taken; empty where it is."""
     if custom_id in closed:
-        return f"{custom_id!r} was answered before"
+        return f"{custom_id!r} {ANSWERED_BEFORE}"
     if custom_id not in waiting:
         return f"nobody asked {custom_id[:80]!r}"
     return f"a second answer to {custom_id!r}" if isinstance(found.get(custom_id), Completion) else ""

@@ -109,6 +109,21 @@ def most_output_tokens(spec: ModelSpec) -> int:
     return min(spec.max_output_tokens, known) if isinstance(known, int) and known > 0 else spec.max_output_tokens
 
 
+def limits_in_body(spec: ModelSpec, n_tokens_out: int) -> dict[str, Any]:
+    """The limit of tokens and the temperature as a model's chat endpoint names them, where it takes them.
+
+    Some of OpenAI's models know `max_completion_tokens` alone, and no temperature.
+    """
+    wanted = {"max_tokens": n_tokens_out, **({} if spec.temperature is None else {"temperature": spec.temperature})}
+    if spec.provider not in ("openai", "azure"):
+        return wanted
+    load_litellm()
+    from litellm.utils import get_optional_params
+
+    taken = get_optional_params(model=spec.name, custom_llm_provider=spec.provider, drop_params=True, **wanted)
+    return {name: taken[name] for name in ("max_tokens", "max_completion_tokens", "temperature") if name in taken}
+
+
 async def _call(litellm: ModuleType, arguments: Mapping[str, Any]) -> dict[str, Any] | None:
     response = await litellm.acompletion(**arguments)
     body: dict[str, Any] | None = None if response is None else response.model_dump(warnings=False)
