@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
 
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.literals import keywords
@@ -73,7 +72,7 @@ def dtype_of(kernel: Kernel, parameter: str) -> str:
     return _DTYPES[kernel.types[parameter].removeprefix("*")]
 
 
-_DTYPES: dict[str, Any] = {
+_DTYPES: dict[str, str] = {
     "fp32": "float32",
     "fp16": "float16",
     "bf16": "bfloat16",
