@@ -106,6 +106,11 @@ class ArchiveReader(ABC):
             raise self._not_found("run", run_id, "SELECT run_id FROM runs ORDER BY started_at DESC LIMIT 1000")
         return Run.model_validate_json(rows[0][0])
 
+    def runs_on(self, problem: str) -> set[str]:
+        """The ids of all runs on problems of this name, or on the one with this id."""
+        sql = "SELECT run_id FROM runs JOIN problems USING (problem_id) WHERE name = ? OR problem_id = ?"
+        return {run_id for (run_id,) in self._rows(Question(sql, [problem] * 2))}
+
     def last_unfinished_run(self) -> Run | None:
         """The run that started last among those that were cut short: what `evolve resume` goes on with."""
         unfinished = [run for run in self.runs() if run.status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)]

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from db.errors import NotFoundError
+from db.opinions import ProgramOpinion
 from db.queries import Elite, LineageRow
 from db.reading import ArchiveReader
 from db.records import Evaluation, LatencyKind, Lineage, PrecisionClass, Problem, Program, Record, Run, Verdict
@@ -32,6 +33,7 @@ class ProgramStory(Record):
     program: Program
     problem_name: str
     appearances: tuple[Appearance, ...]
+    opinions: tuple[ProgramOpinion, ...] = ()  # of judge models, the newest first; no gate asked for them
 
 
 @contextmanager
@@ -153,6 +155,7 @@ def show(archive: ArchiveReader, program_id: str) -> ProgramStory:
         program=program,
         problem_name=archive.problem(program.problem_id).name,
         appearances=tuple(_appearance(evaluation) for evaluation in evaluations),
+        opinions=tuple(archive.opinions(program.program_id)),
     )
 
 

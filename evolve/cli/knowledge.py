@@ -12,6 +12,7 @@ import typer
 
 from db.archive import ProgramArchive
 from db.records import LatencyKind
+from db.reflections import Explanation, Lesson
 from evolve.cli.console import Column, note, print_json, print_table
 from evolve.cli.endings import guarded
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive, AsJson
@@ -23,6 +24,8 @@ from evolve.knowledge import (
     write_knowledge,
 )
 from evolve.queries import reading
+from evolve.reflections import explanations as find_explanations
+from evolve.reflections import lessons as find_lessons
 
 app = typer.Typer(help="Show what techniques turned out to be worth, or carry it to another archive.")
 
@@ -84,6 +87,30 @@ def attempts(
         print_table(rows, _attempt_columns(kinds))
 
 
+@app.command("lessons")
+@guarded
+def lessons(
+    run: Annotated[str | None, typer.Option("--run", help="Only what this run was taught.", metavar="RUN")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many of each.", metavar="N")] = 20,
+    archive: Archive = DEFAULT_ARCHIVE,
+    as_json: AsJson = False,
+) -> None:
+    """List what language models made of attempts: lessons, and why attempts gained what they did."""
+    with reading(archive) as reader:
+        learnt, explained = find_lessons(reader, run, limit=limit), find_explanations(reader, run, limit=limit)
+    if as_json:
+        print_json(
+            {
+                "lessons": [one.model_dump(mode="json") for one in learnt],
+                "explanations": [one.model_dump(mode="json") for one in explained],
+            }
+        )
+        return
+    if not learnt and not explained:
+        note("no language model looked back yet")
+    _print_taught(learnt, explained)
+
+
 @app.command("export")
 @guarded
 def export(
@@ -116,6 +143,32 @@ def _print_states(found: list[TechniqueValue], *, with_moves: bool) -> None:
     for (state, kind, hardware), group in groupby(found, key=lambda v: (v.state, v.latency_kind, v.hardware_id)):
         title = f"{state or 'state not known'} on {hardware}, {kind}"
         print_table([_row(value) for value in group], _columns(with_moves=with_moves), title=title)
+
+
+def _print_taught(learnt: Sequence[Lesson], explained: Sequence[Explanation]) -> None:
+    if learnt:
+        print_table([one.model_dump() for one in learnt], _LESSON_COLUMNS, title="lessons")
+    if explained:
+        print_table([one.model_dump() for one in explained], _EXPLANATION_COLUMNS, title="explanations")
+
+
+def _yes_or_no(value: bool) -> str:
+    return "yes" if value else "no"
+
+
+_LESSON_COLUMNS = [
+    Column("run_id", "run"),
+    Column("island", "island", is_number=True),
+    Column("text", "lesson"),
+]
+_EXPLANATION_COLUMNS = [
+    Column("candidate_id", "candidate", is_whole=True),
+    Column("diagnosis_was_right", "diagnosis was right", _yes_or_no),
+    Column("fix_worked", "fix worked", _yes_or_no),
+    Column("cause", "cause"),
+    Column("avoid", "avoid"),
+    Column("try_next", "try next"),
+]
 
 
 def _columns(*, with_moves: bool) -> list[Column]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from db.opinions import ProgramOpinion
 from db.records import Profile, Verdict
 from evolve.cli.console import Column, console, print_json, print_table
 from evolve.cli.gates import print_gates
@@ -44,7 +45,22 @@ def _print_story(story: ProgramStory) -> None:
     for line in _details(verdict):
         out.print(line)
     print_gates(verdict)
+    for opinion in story.opinions:
+        for line in _said(opinion):
+            out.print(line)
     print_table([_row(appearance) for appearance in story.appearances], _COLUMNS, title="proposed")
+
+
+def _said(opinion: ProgramOpinion) -> list[str]:
+    """What a judge thinks, for people: it is not the answer of a gate."""
+    judge = f"opinion of {opinion.model} (advice, no gate)"
+    if not opinion.concerns:
+        return [f"{judge}: nothing is left out or faked"]
+    concerns = [
+        f"  {one.kind.replace('_', ' ')}{f', line {one.line}' if one.line else ''}: {one.what}"
+        for one in opinion.concerns
+    ]
+    return [f"{judge}:", *concerns, *([f"  advice: {opinion.advice}"] if opinion.advice else [])]
 
 
 def _details(verdict: Verdict) -> list[str]:

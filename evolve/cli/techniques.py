@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from db.reading import ArchiveReader
 from db.techniques import CatalogueEntry, Seen
 from evolve.cli.console import Column, console, print_json, print_table
-from evolve.cli.options import AsJson
+from evolve.cli.options import DEFAULT_ARCHIVE, AsJson
+from evolve.queries import reading
 from evolve.techniques import technique as find_technique
 from evolve.techniques import techniques as list_techniques
 
@@ -23,18 +28,36 @@ _COLUMNS = [
 
 def techniques(
     name: Annotated[str | None, typer.Argument(help="Show this technique whole.", metavar="[NAME]")] = None,
+    archive: Annotated[
+        Path | None,
+        typer.Option(
+            "--archive",
+            help="List what runs of this archive learnt as well; evolve.duckdb where there is one.",
+            metavar="FILE",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the techniques that can make a kernel faster, or show one."""
+    with _reading(archive) as reader:
+        entries = list_techniques(reader) if name is None else [find_technique(name, reader)]
     if name is not None:
-        entry = find_technique(name)
-        _print_one(entry, as_json)
-        return
-    entries = list_techniques()
-    if as_json:
+        _print_one(entries[0], as_json)
+    elif as_json:
         print_json([entry.model_dump(mode="json") for entry in entries])
     else:
-        print_table([_row(entry) for entry in entries], _COLUMNS)
+        print_table([_row(entry) for entry in entries], _columns(entries))
+
+
+def _reading(archive: Path | None) -> AbstractContextManager[ArchiveReader | None]:
+    """The archive that is named, else the usual one where it is there."""
+    if archive is None and not DEFAULT_ARCHIVE.exists():
+        return contextlib.nullcontext()
+    return reading(archive or DEFAULT_ARCHIVE)
+
+
+def _columns(entries: list[CatalogueEntry]) -> list[Column]:
+    return [*_COLUMNS, *([Column("learnt_by", "learnt by")] if any(entry.learnt_by for entry in entries) else [])]
 
 
 def _print_one(entry: CatalogueEntry, as_json: bool) -> None:
@@ -50,6 +73,7 @@ def _row(entry: CatalogueEntry) -> dict[str, object]:
         "addresses": ", ".join(entry.addresses),
         "applied_by": " or ".join(_appliers(entry)),
         "seen": f"{entry.successes}/{entry.failures}" if entry.seen else None,
+        "learnt_by": entry.learnt_by or None,
     }
 
 

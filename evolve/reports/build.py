@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,9 @@ def build_report(archive: ArchiveReader, run_id: str) -> str:
         NotFoundError: the archive holds no such run.
     """
     run = archive.run(run_id)
-    return render(gather(archive.problem(run.problem_id), run, archive.evaluations(run_id)))
+    facts = gather(archive.problem(run.problem_id), run, archive.evaluations(run_id))
+    opinions = archive.opinions(facts.best.candidate.program_id) if facts.best else []
+    return render(replace(facts, opinion=next(iter(opinions), None)))
 
 
 def write_report(archive: ArchiveReader, run_id: str, directory: Path) -> Path:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from db.measures import Cell, MeasureSpace, Tier
+from db.opinions import ProgramOpinion
 from db.records import Evaluation, Gate, Latency, Outcome, Problem, Run
 from evolve.reports.limits import CeilingPoint, Limit, ceiling_points, limits_of
 
@@ -122,6 +123,7 @@ class ReportFacts:
     cells: tuple[CellFact, ...]
     failures: tuple[FailureRow, ...]
     n_other_precision: int  # correct, but in the other precision class: neither best nor in the grid
+    opinion: ProgramOpinion | None = None  # of a judge model, on the best; no gate asked for it
 
     @property
     def latency(self) -> Latency | None:
