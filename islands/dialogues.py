@@ -14,10 +14,9 @@ from typing import Any
 
 from db.frozen import Record
 from db.records import Lineage, Verdict
-from islands.bandit import MAX_GAIN_OCTAVES
 from islands.grid import Occupant
 from islands.knowledge import KnowledgeBase
-from islands.llm.bandit import Arm, BanditState
+from islands.llm.bandit import BanditState
 from islands.llm.claims import read_claim
 from islands.llm.exchange import Completion, Message, Outcome, Request
 from islands.llm.plans import Plan
@@ -30,9 +29,8 @@ from islands.operators.llm.dialogue import ArmSpend, Brief, DialogueSettings, Di
 from islands.operators.llm.judge import Judge
 from islands.operators.llm.notebook import ComparedAttempt, Notebook, NotebookState
 from islands.operators.llm.repair import answer_again, repair
-from islands.prompts import Facts
-from islands.prompts.facts import first_refusal, gpu_facts, problem_facts
-from islands.prompts.notes import notes_on
+from islands.operators.llm.stage import facts_of
+from islands.prompts.facts import first_refusal
 from islands.reflection import Reflections, Taught
 
 __all__ = [
@@ -45,9 +43,6 @@ __all__ = [
     "Question",
     "Written",
 ]
-
-FIRST_PROGRAM_OCTAVES = 1.0
-"""What a correct program earns that was made of no parent."""
 
 
 class DialoguesState(Record):
@@ -79,7 +74,7 @@ class Dialogues:
         self._settings = settings
         self._island_id = island_id
         self._knowledge = knowledge
-        self._facts = _facts_of(brief)
+        self._facts = facts_of(brief)
         self._operators: dict[str, DialogueOperator] = {one.name: one for one in dialogue_operators(settings)}
         self._choice = Choice(brief.models)
         self._ancestry = Ancestry()
@@ -88,7 +83,6 @@ class Dialogues:
         self._ready: deque[str] = deque()  # dialogues that go on
         self._next_number = 0
         self._is_restored = False
-        self._gained: dict[Arm, float] = {}  # octaves, in earlier sittings
 
     # ------------------------------------------------------------------------------------------------ ask and answer
 
@@ -150,7 +144,7 @@ class Dialogues:
         dialogue = next((one for one in self._open.values() if one.candidate_id == candidate_id), None)
         if dialogue is None:
             if lineage is not None and lineage.model:
-                self._recall(lineage, verdict)
+                self._choice.recall(lineage, self._compare(lineage, verdict, is_recalled=True).earned)
             return
         refused = first_refusal(verdict)
         if refused is not None and not verdict.is_correct and dialogue.n_repairs_left:
@@ -158,8 +152,8 @@ class Dialogues:
             left = dialogue.n_repairs_left - 1
             self._go_on(dialogue, messages, n_repairs_left=left, is_repair=True, candidate_id="")
             return
-        attempt = self._compare(_lineage_of(dialogue), verdict, dialogue.plan)
-        self._end(dialogue, _earned(attempt, verdict))
+        attempt = self._compare(dialogue.lineage, verdict, dialogue.plan)
+        self._end(dialogue, attempt.earned)
 
     def seen(self, program: Occupant) -> None:
         """A correct program came to the island, its own or a migrant: it may be an ancestor."""
@@ -207,9 +201,9 @@ class Dialogues:
         """Everything of earlier sittings was told. What was written and never judged comes back, to be admitted or
         declined anew."""
         if not self._is_restored:
-            self._choice.resume(self._brief.spent, self._gained)
+            self._choice.resume(self._brief.spent)
         waiting = [one for one in self._open.values() if one.phase is Phase.JUDGED]
-        return [Written(source=one.base, lineage=_lineage_of(one), dialogue_id=one.dialogue_id) for one in waiting]
+        return [Written(source=one.base, lineage=one.lineage, dialogue_id=one.dialogue_id) for one in waiting]
 
     # --------------------------------------------------------------------------------------------------- in between
 
@@ -290,7 +284,7 @@ class Dialogues:
             change=claim.change or dialogue.change or (plan.change if plan else ""),
             predicted_octaves=plan.octaves if plan else claim.octaves,
         )
-        return Written(source=source, lineage=_lineage_of(dialogue), dialogue_id=dialogue.dialogue_id)
+        return Written(source=source, lineage=dialogue.lineage, dialogue_id=dialogue.dialogue_id)
 
     def _compare(
         self, lineage: Lineage, verdict: Verdict, plan: Plan | None = None, *, is_recalled: bool = False
@@ -302,11 +296,6 @@ class Dialogues:
         if self._knowledge is not None and parents:
             self._knowledge.heard(as_knowledge(attempt, parents[0]))
         return attempt
-
-    def _recall(self, lineage: Lineage, verdict: Verdict) -> None:
-        attempt = self._compare(lineage, verdict, is_recalled=True)
-        arm = Arm(lineage.model, lineage.operator)
-        self._gained[arm] = self._gained.get(arm, 0.0) + _earned(attempt, verdict)
 
     def _answer_again(self, dialogue: DialogueState, refusal: Refusal, stage: Stage) -> None:
         if not dialogue.may_answer_again:
@@ -327,32 +316,3 @@ class Dialogues:
         del self._open[dialogue.dialogue_id]
         n_plans = sum(one.planned_in == dialogue.dialogue_id for one in self.notebook.plans)
         self._choice.ended(dialogue, octaves, n_plans)
-
-
-def _facts_of(brief: Brief) -> Facts:
-    return Facts(
-        problem=problem_facts(brief.problem, brief.precision, brief.allowed_operations),
-        gpu=gpu_facts(brief.hardware),
-        notes=notes_on(brief.triton_version),
-    )
-
-
-def _lineage_of(dialogue: DialogueState) -> Lineage:
-    """How the last source of a conversation was made."""
-    return Lineage(
-        operator=dialogue.asks,
-        technique=dialogue.technique,
-        parents=dialogue.parents,
-        detail=dialogue.change,
-        model=dialogue.answered_by,
-        prompt_hash=dialogue.prompt_hash,
-        state=dialogue.performance_state,
-        predicted_octaves=dialogue.predicted_octaves,
-    )
-
-
-def _earned(attempt: ComparedAttempt, verdict: Verdict) -> float:
-    """Octaves, in [0, 2]."""
-    if verdict.is_correct and not attempt.parents:
-        return FIRST_PROGRAM_OCTAVES
-    return min(max(attempt.octaves or 0.0, 0.0), MAX_GAIN_OCTAVES)

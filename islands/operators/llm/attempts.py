@@ -37,6 +37,7 @@ def compared(
         parents=lineage.parents,
         performance_state=lineage.state,
         predicted_octaves=lineage.predicted_octaves,
+        is_correct=verdict.is_correct,
         octaves=octaves,
         came_of_it=_came_of_it(verdict, octaves),
         cause=cause_of(before, after, predicted, octaves) if parents or after.gate else "",

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from db.frozen import Record
+from db.records import Lineage
 from islands.llm.bandit import Arm, BanditState, Earnings, ModelBandit
 from islands.llm.exchange import Outcome
 from islands.llm.models import ModelSpec, of_role
@@ -52,6 +53,7 @@ class Choice:
         self._models = tuple(models)
         self._bandit = ModelBandit()
         self._plans: dict[str, PlanAccount] = {}
+        self._gained: dict[Arm, float] = {}  # octaves, in earlier sittings
 
     def choose(self, operators: Sequence[DialogueOperator], rng: random.Random) -> tuple[DialogueOperator, str] | None:
         """One of the operators and the id of a model, empty where any will do; None where no model serves any."""
@@ -95,9 +97,14 @@ class Choice:
         else:
             self._bandit.told(account.arm, account.octaves, cost_usd=account.cost_usd, seconds=account.seconds)
 
-    def resume(self, spent: Iterable[ArmSpend], gained: Mapping[Arm, float]) -> None:
-        """Takes up what earlier sittings spent, and the octaves that each arm gained for it."""
-        self._bandit.restore(BanditState(earnings=_earnings(spent, gained)))
+    def recall(self, lineage: Lineage, octaves: float) -> None:
+        """A program of an earlier sitting earned this."""
+        arm = Arm(lineage.model, lineage.operator)
+        self._gained[arm] = self._gained.get(arm, 0.0) + octaves
+
+    def resume(self, spent: Iterable[ArmSpend]) -> None:
+        """Takes up what earlier sittings spent, beside what was recalled of them."""
+        self._bandit.restore(BanditState(earnings=_earnings(spent, self._gained)))
 
     def dump(self) -> tuple[BanditState, tuple[PlanAccount, ...]]:
         return self._bandit.dump(), tuple(self._plans.values())

@@ -100,6 +100,20 @@ class DialogueState(Record):
         """The operator that asks its next question, and makes what comes of it."""
         return REPAIR if self.is_repair else self.operator
 
+    @property
+    def lineage(self) -> Lineage:
+        """How its last source was made."""
+        return Lineage(
+            operator=self.asks,
+            technique=self.technique,
+            parents=self.parents,
+            detail=self.change,
+            model=self.answered_by,
+            prompt_hash=self.prompt_hash,
+            state=self.performance_state,
+            predicted_octaves=self.predicted_octaves,
+        )
+
 
 class Question(Record):
     """What an island wants a model to be asked."""

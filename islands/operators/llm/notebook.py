@@ -6,12 +6,16 @@ from collections import deque
 from collections.abc import Sequence
 
 from db.frozen import Record
+from islands.bandit import MAX_GAIN_OCTAVES
 from islands.llm.plans import Plan
 from islands.reflection import Reflections, ReflectionsState
 
 N_ATTEMPTS = 32
 MOST_WAITING = 64
 """Plans that wait. More than a few only come about when a run goes on for long without an executor."""
+
+FIRST_PROGRAM_OCTAVES = 1.0
+"""What a correct program earns that was made of no parent."""
 
 
 class WaitingPlan(Record):
@@ -34,9 +38,17 @@ class ComparedAttempt(Record):
     parents: tuple[str, ...] = ()
     performance_state: str = ""  # key of the first parent's
     predicted_octaves: float | None = None
+    is_correct: bool = False
     octaves: float | None = None  # None: it failed, or its parent is not known any more
     came_of_it: str = ""  # latency, or why it was refused
     cause: str = ""  # of the difference, as the profiles say
+
+    @property
+    def earned(self) -> float:
+        """Octaves, in [0, 2]."""
+        if self.is_correct and not self.parents:
+            return FIRST_PROGRAM_OCTAVES
+        return min(max(self.octaves or 0.0, 0.0), MAX_GAIN_OCTAVES)
 
 
 class NotebookState(Record):

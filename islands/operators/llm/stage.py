@@ -18,11 +18,14 @@ from islands.prompts import Facts, ProgramFacts
 from islands.prompts.facts import (
     TechniqueFacts,
     avoid_facts,
+    gpu_facts,
     lineage_steps,
     memory_facts,
+    problem_facts,
     program_facts,
     technique_facts,
 )
+from islands.prompts.notes import notes_on
 
 N_TECHNIQUES = 6
 N_ADVISED = 3
@@ -119,6 +122,15 @@ class Stage:
             return told
         kind = kernel_kind_of(_situation(parent).state)
         return (*avoid_facts(self.knowledge.avoided, kind, self.knowledge.excluded), *told)
+
+
+def facts_of(brief: Brief) -> Facts:
+    """What every prompt of a run says."""
+    return Facts(
+        problem=problem_facts(brief.problem, brief.precision, brief.allowed_operations),
+        gpu=gpu_facts(brief.hardware),
+        notes=notes_on(brief.triton_version),
+    )
 
 
 def _situation(parent: Occupant) -> Situation:
