@@ -40,8 +40,9 @@ def collect_taught(config: RunConfig, problem: Problem, at_s: float) -> Taught:
     """What the islands of a run that starts at a moment were taught before: in its archive and those it is seeded from.
 
     Lessons and techniques that were learnt on a problem of this name come before all others, the newest first. What to
-    avoid, what to try next, and opinions are about single programs: only those on this problem count. A file of
-    `evolve knowledge export` holds nothing of this, and `--knowledge none` leaves it out.
+    avoid, what to try next, and opinions are about single programs: only those on this problem count, and of opinions
+    those of the run's own archive, where people find them. A file of `evolve knowledge export` holds nothing of this,
+    and `--knowledge none` leaves it out.
 
     Raises:
         ArchiveError: an archive cannot be read.
@@ -53,7 +54,7 @@ def collect_taught(config: RunConfig, problem: Problem, at_s: float) -> Taught:
     lessons = _sorted((left.lessons, here) for left, here in found)
     techniques = _sorted((left.techniques, here) for left, here in found)
     explanations = _sorted((left.explanations, here) for left, here in found)
-    opinions = _sorted((left.opinions, here) for left, here in found)
+    opinions = _sorted((left.opinions, here) for left, here in found[:1])
     taught = Taught(
         lessons=_oldest_first((one.text for one in lessons.all), N_LESSONS),
         avoid=_oldest_first((one.avoid for one in explanations.same), N_ADVICE),

@@ -94,6 +94,9 @@ class Findings(Record):
     reflections: tuple[Reflection, ...] = ()
     opinions: tuple[ProgramOpinion, ...] = ()
 
+    def plus(self, other: Findings) -> Findings:
+        return Findings(reflections=(*self.reflections, *other.reflections), opinions=(*self.opinions, *other.opinions))
+
     @property
     def techniques(self) -> tuple[LearntTechnique, ...]:
         return tuple(one for reflection in self.reflections for one in reflection.techniques)
@@ -170,8 +173,10 @@ class Reflections:
 
     def consider(self, program: Evaluation) -> None:
         """Wants an opinion on a program, unless there is one."""
-        if self.taught.opinion_on(program.verdict.program_id) is None:
-            self._to_judge.append(program)
+        program_id = program.verdict.program_id
+        if self.taught.opinion_on(program_id) is None:
+            others = [one for one in self._to_judge if one.verdict.program_id != program_id]
+            self._to_judge = deque((*others, program), maxlen=N_TO_JUDGE)
 
     @property
     def has_to_judge(self) -> bool:

@@ -12,7 +12,10 @@ from islands.operators.llm.base import DialogueOperator, Opening
 from islands.operators.llm.dialogue import DialogueSettings
 from islands.operators.llm.stage import Stage
 
-__all__ = ["DialogueOperator", "Opening", "Stage", "dialogue_operators"]
+ADVISERS = frozenset({"reflect", "judge"})
+"""Operators whose answers make no program: what they find is for the archive, and for the prompts of the others."""
+
+__all__ = ["ADVISERS", "DialogueOperator", "Opening", "Stage", "dialogue_operators"]
 
 
 def dialogue_operators(settings: DialogueSettings) -> list[DialogueOperator]:
