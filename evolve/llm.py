@@ -142,12 +142,14 @@ def take_answers(path: Path, answers: Path, run_id: str | None = None) -> Taken:
     with contextlib.closing(open_for_reading(path)) as reader:
         run = _run_that_waits(reader, run_id)
         questions = reader.llm_questions(run.run_id)
-    waiting = of_status(questions, QuestionStatus.WAITING)
+    waiting, answered = (of_status(questions, s) for s in (QuestionStatus.WAITING, QuestionStatus.ANSWERED))
+    if not waiting and not answered:
+        raise _nothing_waits(run)
     pending = {one.question_id: _pending(one, is_priced=True) for one in waiting}
     batch = read_batch(answers, list(pending.values()), {one.question_id for one in questions} - pending.keys())
     came = {name: batch.outcomes[name] for name in batch.lines}
     taken = {name: outcome for name, outcome in came.items() if _ends_waiting(outcome)}
-    if not taken and not of_status(questions, QuestionStatus.ANSWERED):
+    if not taken and not answered:
         raise _useless(answers, run, waiting, _told(batch))
     calls = [call_of(pending[name], outcome, run.run_id) for name, outcome in came.items()]
     with contextlib.closing(ProgramArchive.open(path, wait_s=WRITER_WAIT_S)) as archive:
@@ -190,9 +192,7 @@ def _told(batch: BatchAnswers) -> tuple[Fault, ...]:
     return tuple(sorted([*batch.faults, *failed]))
 
 
-def _useless(answers: Path, run: Run, waiting: Sequence[LlmQuestion], faults: Sequence[Fault]) -> Exception:
-    if not waiting:
-        return _nothing_waits(run)
+def _useless(answers: Path, run: Run, waiting: Sequence[LlmQuestion], faults: Sequence[Fault]) -> ConfigError:
     told = "; ".join(f"line {fault.line}: {fault.reason}" for fault in faults[:_N_TOLD])
     hint = told + ("; ..." if len(faults) > _N_TOLD else "") if faults else "it is empty"
     if any(fault.reason.endswith(ANSWERED_BEFORE) for fault in faults):
