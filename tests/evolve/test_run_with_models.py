@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -28,9 +29,19 @@ def edited(warps: int) -> str:
     return f"TECHNIQUE: num_warps\nCHANGE: {warps} warps\nEXPECT: 5%\n\n```python\n{whole}\n```\n"
 
 
+PLANS = json.dumps(
+    [
+        {"technique": "num_warps", "construct": "launch", "change": f"{n} warps", "why": "waits", "effect_pct": 5}
+        for n in (2, 8)
+    ]
+)
+
+
 def script(asked: Asked) -> Reply:
-    """Good edits, one after the other; never the same."""
+    """Plans for a planner, else good edits, one after the other; never the same."""
     n_turns = len(asked.body["messages"])
+    if "different plans" in asked.body["messages"][-1]["content"]:
+        return answer(PLANS)
     script.n += 1  # type: ignore[attr-defined]
     return answer(edited([1, 2, 8, 16, 32][script.n % 5])) if n_turns == 2 else answer("nothing more")  # type: ignore[attr-defined]
 
@@ -44,8 +55,8 @@ def run(folder: Path, *options: str, key: str = KEY) -> Ended:
 
 
 def written(folder: Path) -> list[dict[str, Any]]:
-    columns = "program_id, lineage->>'detail' AS detail, outcome"
-    sql = f"SELECT {columns} FROM evaluations WHERE operator = 'mutate' ORDER BY seq"
+    columns = "program_id, operator, lineage->>'detail' AS detail, outcome"
+    sql = f"SELECT {columns} FROM evaluations WHERE lineage->>'model' != '' ORDER BY seq"
     return rows(sql, archive=folder / "a.duckdb")
 
 
@@ -95,6 +106,15 @@ def test_what_a_model_writes_is_judged_and_kept(recorded: tuple[Path, Ended, lis
     assert {row["detail"] for row in made} <= {f"{n} warps" for n in (1, 2, 8, 16, 32)}
     calls = rows("SELECT model, outcome, n_tokens_in, prompt_hash FROM llm_calls", archive=folder / "a.duckdb")
     assert len(calls) >= len(made) and calls[0]["model"] == "openai/scripted" and calls[0]["n_tokens_in"] == 100
+
+
+def test_what_a_planner_proposes_is_carried_out_with_its_prediction(recorded: tuple[Path, Ended, list[str]]) -> None:
+    folder, _, _ = recorded
+    asked = {row["operator"] for row in rows("SELECT operator FROM llm_calls", archive=folder / "a.duckdb")}
+    assert {"plan", "execute"} <= asked
+    sql = "SELECT lineage->>'predicted_octaves' AS expected FROM evaluations WHERE operator = 'execute'"
+    (expected,) = {float(row["expected"]) for row in rows(sql, archive=folder / "a.duckdb")}
+    assert expected == pytest.approx(-math.log2(0.95))
 
 
 def test_a_key_is_nowhere_but_in_the_request(recorded: tuple[Path, Ended, list[str]]) -> None:

@@ -238,3 +238,20 @@ def test_a_verdict_that_came_before_the_next_sitting_is_told_to_its_conversation
     assert not again.dialogues.is_waiting
     (attempt,) = again.dialogues.recent_attempts
     assert attempt.octaves == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("strategy", ["map-elites", "beam"])
+def test_a_first_program_of_a_model_is_a_founder_and_outlives_a_resume(strategy: str) -> None:
+    problem = PROBLEM.model_copy(update={"seeds": ()})
+    first, again = make_island(strategy=strategy), make_island(strategy=strategy)
+    for island in (first, again):
+        island.talk(BRIEF.model_copy(update={"problem": problem}), DialogueSettings())
+    (question,) = first.questions(1)
+    candidate = first.answered(question.dialogue_id, said(whole(8)))
+    assert candidate is not None and candidate.lineage.operator == "synthesize"
+    judged = correct(candidate, 100.0)
+    first.tell([judged])
+    again.restore([Evaluation(candidate=candidate, verdict=judged)])
+    for island in (first, again):
+        assert [founder.candidate for founder in island._founders] == [candidate]
+        assert island.questions(1)[0].request.operator in ("mutate", "plan")

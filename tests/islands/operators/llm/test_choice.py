@@ -170,6 +170,14 @@ def test_an_operator_without_a_model_is_passed_over() -> None:
     assert choice.choose([mutate, plan], random.Random(0)) == (plan, "openai/thinker")
 
 
+def test_plans_that_nobody_can_carry_out_are_not_made_again() -> None:
+    models = read_models([{"model": "openai/thinker", "role": "planner"}])
+    dialogues = talking("plan", brief=BRIEF.model_copy(update={"models": models}), reflect_every=0)
+    (plan,) = ask(dialogues, elite())
+    dialogues.answered(plan.dialogue_id, said(PLANS))
+    assert ask(dialogues, elite()) == []
+
+
 def test_the_operator_that_pays_is_asked_most() -> None:
     dialogues = talking("mutate", "crossover", brief=BOTH, in_flight=1)
     parents = elite(4, 800.0), elite(2, 820.0)

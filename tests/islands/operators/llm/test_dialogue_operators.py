@@ -125,9 +125,9 @@ def test_mutate_shows_the_way_to_its_parent_and_what_other_cells_hold() -> None:
 
 def test_mutate_is_told_what_knowledge_expects_remembers_and_avoids() -> None:
     knowledge = KnowledgeBase({one.name: one for one in default_operators()}, IslandSettings())
-    parent = elite(4, advised=["loop_pipeline", "swizzle"])
+    parent = elite(4, advised=["loop_pipeline", "exp2"])
     situation = stage(parent).techniques  # without knowledge: what the report advises
-    assert [one.name for one in situation(parent)] == ["loop_pipeline", "swizzle"]
+    assert [one.name for one in situation(parent)] == ["loop_pipeline", "exp2"]
     about = Attempt("num_warps", situation_of(parent), math.log2(1.5), "num_warps of softmax_kernel 4 -> 8")
     for _ in range(8):
         knowledge.told(about)
@@ -233,6 +233,12 @@ def test_kernels_in_a_row_are_fused_with_what_lies_between_them() -> None:
     assert "`row_max` and `row_scale`" in text and "t1: float32 (64), 256 bytes" in text
     written = dialogues.answered(question.dialogue_id, said(whole(8)))
     assert written is not None and written.lineage.operator == "fuse"
+
+
+def test_what_is_returned_does_not_lie_between() -> None:
+    returned, kept = "t1+0:float32(4,)(1,)", "t2+0:bfloat16(2, 8)(8, 1)"
+    ((fusion, _),) = fusions_of(capture(("a", returned, kept), ("b", returned, kept), outputs=[returned]))
+    assert fusion.buffers == ("t2: bfloat16 (2, 8), 32 bytes",)
 
 
 def test_kernels_with_an_operation_of_torch_between_them_are_not_neighbours() -> None:
