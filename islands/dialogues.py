@@ -159,6 +159,10 @@ class Dialogues:
         """A correct program came to the island, its own or a migrant: it may be an ancestor."""
         self._ancestry.see(program)
 
+    def revised(self, verdict: Verdict) -> None:
+        """Counters said more of a program that may be an ancestor, or one that plans wait for."""
+        self._ancestry.revise(verdict)
+
     # ------------------------------------------------------------------------------------------------- what is known
 
     @property

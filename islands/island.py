@@ -156,6 +156,9 @@ class Island:
         How many still hold a cell.
         """
         n_held = sum(self._grid.revise(verdict) for verdict in verdicts) if self._grid else 0
+        if self._dialogues is not None:
+            for verdict in verdicts:
+                self._dialogues.revised(verdict)
         self._progress.note(self._grid.best if self._grid else None)
         return n_held
 
@@ -181,10 +184,9 @@ class Island:
 
     def _resume_dialogues(self) -> None:
         self._dialogue_rng = _branch(self._rng)
-        for written in self._dialogues.resume() if self._dialogues else []:
-            assert self._dialogues is not None
-            if candidate := self._take_up(self._dialogues, written):
-                self._unjudged.append(candidate)
+        if self._dialogues is not None:
+            taken_up = [self._take_up(self._dialogues, written) for written in self._dialogues.resume()]
+            self._unjudged.extend(candidate for candidate in taken_up if candidate)
 
     def _take_up(self, dialogues: Dialogues, written: Written) -> Candidate | None:
         """The candidate that a source of a model is; None for a program that was asked before."""

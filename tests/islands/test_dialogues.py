@@ -10,7 +10,7 @@ from support.colony import make_island
 from support.landscape import Cross, correct, failed
 from support.runs import make_hardware
 
-from db.records import Candidate, EntryPoint, Evaluation, Lineage
+from db.records import Candidate, EntryPoint, Evaluation, Lineage, Profile
 from evaluators.problems import load_problem
 from islands.dialogues import Brief, Dialogues, DialogueSettings, DialoguesState
 from islands.grid import Occupant
@@ -255,3 +255,19 @@ def test_a_first_program_of_a_model_is_a_founder_and_outlives_a_resume(strategy:
     for island in (first, again):
         assert [founder.candidate for founder in island._founders] == [candidate]
         assert island.questions(1)[0].request.operator in ("mutate", "plan")
+
+
+def test_what_counters_said_later_is_shown_to_whoever_carries_a_plan_out() -> None:
+    island = make_island()
+    island.talk(BRIEF, DialogueSettings(operators=("plan",)))
+    (seed,) = island.seed([Seed(source=SEED, origin="softmax")])
+    verdict = correct(seed, 100.0)
+    island.tell([verdict])
+    (question,) = island.questions(1)
+    plan = '[{"construct": "launch", "change": "8 warps", "why": "waits", "effect_pct": 5}]'
+    assert island.answered(question.dialogue_id, said(plan)) is None
+    read = Profile(source="ncu", memory_sol_pct=71.0, dram_pct=71.0)
+    island.reprofile([verdict.model_copy(update={"profile": read, "candidate_id": "r-9-000009"})])
+    (execute,) = island.questions(1)
+    assert execute.request.operator == "execute"
+    assert "read by Nsight Compute" in execute.request.messages[-1].content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from db.records import Verdict
 from islands.grid import Occupant
 
 N_KEPT = 512
@@ -21,6 +22,13 @@ class Ancestry:
         self._programs[program.program_id] = program
         if len(self._programs) > self._n_kept:
             del self._programs[next(iter(self._programs))]
+
+    def revise(self, verdict: Verdict) -> None:
+        """Takes in what counters said later of a program, whichever candidate they read."""
+        program = self._programs.get(verdict.program_id)
+        if program is not None:
+            own = verdict.model_copy(update={"candidate_id": program.candidate.candidate_id})
+            self._programs[verdict.program_id] = program._replace(verdict=own)
 
     def find(self, program_id: str) -> Occupant | None:
         """A program, if it is still remembered."""
