@@ -7,6 +7,7 @@ from pathlib import Path
 
 from db.llm_calls import LlmCall, LlmTotal
 from evolve.config import LanguageSettings, RunConfig
+from islands.dialogues import ArmSpend
 from islands.llm.budget import Limits, LlmBudget, Spend
 from islands.llm.client import LlmClient, LlmSettings
 from islands.llm.keys import Keys
@@ -30,7 +31,7 @@ def open_client(config: RunConfig, keys: Keys, run_id: str, journal: Callable[[L
         read_models(config.models),
         keys,
         settings=LlmSettings(n_tries=asked.n_tries, call_limit_s=asked.call_limit_s),
-        budget=LlmBudget(_limits_of(asked)),
+        budget=LlmBudget(limits_of(asked)),
         run_id=run_id,
         rng_seed=config.rng_seed,
         journal=journal,
@@ -48,7 +49,22 @@ def spend_of(totals: Sequence[LlmTotal]) -> Spend:
     )
 
 
-def _limits_of(asked: LanguageSettings) -> Limits:
+def shares_of(totals: Sequence[LlmTotal], n_islands: int) -> tuple[ArmSpend, ...]:
+    """What earlier sittings paid each model for each operator: the share of one island."""
+    return tuple(
+        ArmSpend(
+            model=total.model,
+            operator=total.operator,
+            n_calls=total.n_calls / n_islands,
+            usd=None if total.cost_usd is None else total.cost_usd / n_islands,
+            seconds=total.seconds / n_islands,
+        )
+        for total in totals
+    )
+
+
+def limits_of(asked: LanguageSettings) -> Limits:
+    """What language models may cost a run."""
     return Limits(
         usd=asked.budget_usd, n_tokens=asked.budget_tokens, n_calls=asked.budget_calls, seconds=asked.budget_s
     )
