@@ -175,13 +175,8 @@ class _Weaver:
         return bound is not None and bound.memory not in self._graph.output.arguments
 
     def _allocation(self, index: int, step: Allocation) -> None:
-        """Memory that a winner fills first, the winner allocates."""
-        writers = [
-            i for i, its in enumerate(self._flow.steps) if any(u.content.memory == step.name for u in its.writes)
-        ]
-        if writers and min(writers) in self._replaced and min(writers) >= index:
-            return
-        self._write(f"{step.name} = torch.empty_strided({_layout(step.spec)}, device=device)", step.name)
+        if not self._is_made_by_winner(index, step.name):
+            self._write(f"{step.name} = torch.empty_strided({_layout(step.spec)}, device=device)", step.name)
 
     def _view(self, index: int, step: View) -> None:
         """Another name. Inside a part, names of what the winner answers are bound already.
@@ -194,8 +189,14 @@ class _Weaver:
             return
         if step.operand.name in self._defined:
             self._write(f"{step.name} = {self._operand(step.operand)}", step.name)
-        elif not part:
+        elif not part and not self._is_made_by_winner(index, bound.memory):
             self._write(f"{step.name} = torch.empty_strided({_layout(bound.spec)}, device=device)", step.name)
+
+    def _is_made_by_winner(self, index: int, memory: str) -> bool:
+        """Whether the next to write to a memory is a winner, which brings memory of its own."""
+        later = list(enumerate(self._flow.steps))[index:]
+        writers = (i for i, its in later if any(use.content.memory == memory for use in its.writes))
+        return next(writers, None) in self._replaced
 
     def _release(self, step: Release) -> None:
         names = [name for name in step.names if name in self._defined]

@@ -1,0 +1,278 @@
+"""Taking a model apart, in a process that has the GPU. Trusted code: the model is the user's own.
+
+Started as `python -P -m evaluators.decomposition.job REQUEST ANSWER`, two files of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
+
+from db.errors import EvolveError
+from db.hashing import content_hash
+from db.records import EntryPoint, PrecisionClass, Problem
+from evaluators.decomposition.binding import answer_text, argument_of, constants_of, is_cuda, weights_of
+from evaluators.decomposition.capture import Captured, CapturedGraph, capture
+from evaluators.decomposition.classify import SMALL_SHARE
+from evaluators.decomposition.configurations import configuration_of, configurations
+from evaluators.decomposition.errors import DecompositionError
+from evaluators.decomposition.flow import Flow
+from evaluators.decomposition.output import read_output
+from evaluators.decomposition.parts import Part, group_parts, refusal, single_parts
+from evaluators.decomposition.problems import Sample, part_problem
+from evaluators.decomposition.records import Decomposition, Graph, LeftAlone, PartProblem, Share
+from evaluators.decomposition.references import aten_code
+from evaluators.decomposition.replay import Replay
+from evaluators.decomposition.steps import Configuration, Output
+from evaluators.decomposition.unwrap import unwrapped
+from evaluators.precision import apply_precision
+from evaluators.problems.module import load_module
+from evaluators.problems.reference import Reference
+from evaluators.versions import software_versions
+
+INPUTS_SEED = 0
+RTOL = ATOL = 1e-3  # of a part's first program and its reference against Inductor's kernels
+
+NOTES = (
+    "the model is in evaluation mode and only its forward is taken apart",
+    "shapes are fixed to those of the full workload",
+)
+
+
+def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder: Path) -> Decomposition:
+    """Takes a model apart in this process.
+
+    Args:
+        problem: a KernelBench-style one.
+        way: of compiling: "compile" or "max-autotune".
+        folder: where weights that part problems read are kept.
+    """
+    seconds: dict[str, float] = {}
+    apply_precision(precision)
+    start = time.perf_counter()
+    reference = Reference(problem, problem.full)
+    model = reference.model("cuda")
+    assert isinstance(model, nn.Module)
+    inputs = reference.draw_inputs(INPUTS_SEED, "cuda")
+    captured = capture(model, inputs, way)
+    seconds["compile"] = time.perf_counter() - start
+    found: dict[str, Any] = {"n_graphs": len(captured.graphs)}
+    start = time.perf_counter()
+    try:
+        found |= _taken_apart(problem, captured, model, inputs, folder)
+    except DecompositionError as error:
+        found["reason"] = error.message
+    seconds["decompose"] = time.perf_counter() - start
+    return Decomposition(problem=problem, notes=NOTES, seconds=seconds, versions=software_versions(), **found)
+
+
+def _taken_apart(
+    problem: Problem, captured: Captured, model: nn.Module, inputs: Sequence[Any], folder: Path
+) -> dict[str, Any]:
+    one = _only_graph(captured)
+    output = read_output(one.source)
+    if not is_cuda(one.arguments):
+        raise DecompositionError("the graph takes tensors of the CPU")
+    namespace = one.namespace
+    graph = Graph(
+        output=output,
+        arguments=tuple(argument_of(value, model, inputs) for value in one.arguments),
+        constants=constants_of(one, output.constants),
+        weights=weights_of(model),
+        n_inputs=len(inputs),
+        answer=answer_text(captured.answer, one.returns),
+        chosen=chosen_configurations(output, namespace),
+    )
+    taking = Taking(problem, graph, one, namespace, folder)
+    shares = taking.replay.shares()
+    parts, left_alone = taking.parts(shares)
+    return {
+        "graph": graph,
+        "shares": tuple(shares),
+        "device_us": sum(share.device_us for share in shares),
+        "parts": tuple(parts),
+        "left_alone": tuple(left_alone),
+    }
+
+
+def _only_graph(captured: Captured) -> CapturedGraph:
+    if len(captured.graphs) == 1:
+        return captured.graphs[0]
+    if not captured.graphs:
+        raise DecompositionError("nothing of the model was compiled")
+    why = f": {captured.break_reasons[0].splitlines()[0][:200]}" if captured.break_reasons else ""
+    raise DecompositionError(f"the model falls into {len(captured.graphs)} graphs{why}")
+
+
+def chosen_configurations(output: Output, namespace: Mapping[str, Any]) -> dict[str, Configuration]:
+    """What Inductor launches: the configuration that its tuning chose, else the first that it would try."""
+    chosen = {}
+    for name, kernel in output.kernels.items():
+        launchers = getattr(namespace.get(name), "launchers", None)
+        config = getattr(launchers[0], "config", None) if launchers else None
+        chosen[name] = configurations(kernel)[0] if config is None else configuration_of(config, kernel)
+    return chosen
+
+
+class Taking:
+    """The parts of one captured graph, each held against what Inductor's own kernels answer."""
+
+    def __init__(
+        self, problem: Problem, graph: Graph, captured: CapturedGraph, namespace: Mapping[str, Any], folder: Path
+    ) -> None:
+        self._problem = problem
+        self._graph = graph
+        self._captured = captured
+        self._folder = folder
+        self._weights = {
+            name
+            for name, argument in zip(graph.output.arguments, graph.arguments, strict=True)
+            if argument.kind != "input"
+        }
+        self.flow = Flow(graph.output)
+        self.replay = Replay(self.flow, namespace, captured.arguments)
+
+    def parts(self, shares: Sequence[Share]) -> tuple[list[PartProblem], list[LeftAlone]]:
+        """Parts that are worth a search, most time first, and the others with the reason."""
+        candidates = [*single_parts(self.flow), *group_parts(self.flow)]
+        share_of = {part.name: sum(s.share for s in shares if part.first <= s.step <= part.last) for part in candidates}
+        left, worth = [], []
+        for part in candidates:
+            reason = _too_small(share_of[part.name]) or refusal(self.flow, part)
+            if reason:
+                left.append(LeftAlone(name=part.name, share=share_of[part.name], reason=reason))
+            else:
+                worth.append(part)
+        found: list[PartProblem] = []
+        for part, answer in self._examined(worth):
+            share = share_of[part.name]
+            if isinstance(answer, str):
+                left.append(LeftAlone(name=part.name, share=share, reason=answer))
+            else:
+                reference = "aten" if answer.kind == "kernelbench" else "kernel"
+                found.append(PartProblem(part=part, problem=answer, share=share, reference=reference))
+        return sorted(found, key=lambda p: -p.share), left
+
+    def _examined(self, parts: Sequence[Part]) -> list[tuple[Part, Problem | str]]:
+        """Every part's problem, or why there is none; all in one replay."""
+        given: dict[str, list[Tensor]] = {}
+        answers: list[tuple[Part, Problem | str]] = []
+
+        def before(index: int, scope: dict[str, Any]) -> None:
+            for part in (p for p in parts if p.first == index):
+                given[part.name] = self.replay.inputs(part, scope)
+
+        def after(index: int, scope: dict[str, Any]) -> None:
+            for part in (p for p in parts if p.last == index):
+                outputs = self.replay.outputs(part, scope)
+                answers.append((part, self._problem_of(part, given.pop(part.name), outputs)))
+
+        self.replay.run(before, after)
+        return answers
+
+    def _problem_of(self, part: Part, inputs: list[Tensor], outputs: list[Tensor]) -> Problem | str:
+        """A part's problem with the strongest reference that agrees with Inductor's kernels on the real inputs."""
+        aten = self._captured.aten
+        code = aten_code(aten, self._captured.buffers, part) if aten is not None else None
+        if code is not None and disagreement(_reference(code), inputs, outputs):
+            code = None
+        entry = EntryPoint.MODEL if code is not None else EntryPoint.FUNCTION
+        try:
+            seed = unwrapped(self.flow, part, self._graph.chosen, entry)
+        except DecompositionError as error:
+            return error.message
+        if wrong := disagreement(_program(seed, entry), inputs, outputs):
+            return f"as plain Triton it does not do the same: {wrong}"
+        names = [tensor.name for tensor in part.inputs]
+        weights = [name for name in names if name in self._weights]
+        held = dict(zip(names, inputs, strict=True))
+        return part_problem(
+            f"{self._problem.name}/{part.name}",
+            part,
+            code=code,
+            seed=seed,
+            samples={name: sample_of(tensor) for name, tensor in held.items()},
+            weights=weights,
+            weights_file=self._kept({name: held[name] for name in weights}) if weights else "",
+        )
+
+    def _kept(self, weights: dict[str, Tensor]) -> str:
+        """A file with the weights that a part reads. Its name follows from the model and the part's weights."""
+        name = content_hash(self._problem.problem_id, *sorted(weights))
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = (self._folder / f"{name}.pt").resolve()
+        torch.save({key: value.cpu() for key, value in weights.items()}, path)
+        return str(path)
+
+
+def _too_small(share: float) -> str:
+    return f"it takes {share:.1%} of device time" if share < SMALL_SHARE else ""
+
+
+def sample_of(tensor: Tensor) -> Sample:
+    """Mean, spread and range of a tensor's finite values."""
+    values = tensor.double()
+    values = values[values.isfinite()]
+    if not values.numel():
+        return Sample(0.0, 0.0, 0.0, 0.0)
+    spread = float(values.std(correction=0))
+    return Sample(float(values.mean()), spread, float(values.min()), float(values.max()))
+
+
+def _reference(code: str) -> Any:
+    module = load_module("import torch\nfrom torch import device\nfrom math import inf, nan\n" + code, "part_reference")
+    return lambda *inputs: module.forward(None, *inputs)
+
+
+def _program(source: str, entry: EntryPoint) -> Any:
+    """A program's function; a program that does not even load says so when it is called."""
+
+    def call(*inputs: Any) -> Any:
+        module = load_module(source, "part_program")
+        return module.ModelNew()(*inputs) if entry is EntryPoint.MODEL else module.kernel_function(*inputs)
+
+    return call
+
+
+def disagreement(function: Any, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> str:
+    """How a function's answers differ from what is expected, or the empty string."""
+    try:
+        with torch.no_grad():
+            found = [leaf for leaf in tree_leaves(function(*inputs)) if isinstance(leaf, Tensor)]
+        torch.cuda.synchronize()
+    except Exception as error:  # generated code fails in its own ways; the part is left alone
+        return f"{type(error).__name__}: {str(error).strip()[:300]}"
+    if len(found) != len(outputs):
+        return f"{len(found)} outputs, {len(outputs)} are expected"
+    for index, (one, other) in enumerate(zip(found, outputs, strict=True)):
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return f"output {index} is {one.dtype} of {tuple(one.shape)}, not {other.dtype} of {tuple(other.shape)}"
+        if not torch.allclose(one.double(), other.double(), rtol=RTOL, atol=ATOL, equal_nan=True):
+            return f"output {index} differs by up to {float((one.double() - other.double()).abs().max()):.3g}"
+    return ""
+
+
+def main() -> None:
+    """Reads a request, writes the decomposition or the error that the user can mend."""
+    request = json.loads(Path(sys.argv[1]).read_text())
+    problem = Problem.model_validate(request["problem"])
+    try:
+        decomposition = decompose_here(
+            problem, request["way"], PrecisionClass(request["precision"]), Path(request["folder"])
+        )
+        answer: dict[str, Any] = {"decomposition": decomposition.model_dump(mode="json")}
+    except EvolveError as error:
+        answer = {"error": type(error).__name__, "message": error.message, "hint": error.hint}
+    Path(sys.argv[2]).write_text(json.dumps(answer))
+
+
+if __name__ == "__main__":
+    main()
