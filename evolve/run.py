@@ -22,6 +22,7 @@ from db.profile import Profile
 from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus, Verdict
 from evaluators.problems import load_problem
 from evaluators.report import EvaluatorReport
+from evolve.advice import Advice
 from evolve.budget import Budget
 from evolve.cluster import answer, connected
 from evolve.config import RunConfig, make_config
@@ -35,13 +36,15 @@ from evolve.language import has_models, open_client, spend_of
 from evolve.output import write_results
 from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
+from evolve.reflections import collect_taught
 from evolve.search import Search
 from evolve.seeding import collect_seeds
-from islands.dialogues import Brief, DialogueSettings
+from islands.dialogues import Brief, DialogueSettings, Question
 from islands.knowledge import PriorKnowledge
 from islands.llm.client import LlmClient
 from islands.llm.keys import Keys, take_keys
 from islands.migration import make_topology
+from islands.reflection import Taught
 from islands.seed import Seed
 
 RESUME_WAIT_S = 90.0  # what the actors of a killed driver may take to let go of the archive
@@ -119,8 +122,9 @@ def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent) -> RunResult:
     client = open_client(start.config, keys, run_id, calls.append) if has_models(start.config) else None
     if client is not None:
         client.budget.resume(spend_of(start.asked), start.elapsed_s)
+    taught = Taught() if client is None else collect_taught(start.config, start.problem, started_at)
     with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, prior, _Models(client, calls), run_id, on_event))
+        return asyncio.run(_search(start, prior, _Models(client, calls, taught), run_id, on_event))
 
 
 class _Models(NamedTuple):
@@ -128,6 +132,7 @@ class _Models(NamedTuple):
 
     client: LlmClient | None
     calls: list[LlmCall]
+    taught: Taught = Taught()  # what reflection and the judge taught before the run
 
 
 async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id: str, on_event: OnEvent) -> RunResult:
@@ -141,7 +146,7 @@ async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id:
         on_event(_started(start, run, report))
         session = _Session(start.config, run, crew, report, models.calls, on_event)
         if models.client is not None:
-            await session.talk(start.problem, models.client)
+            await session.talk(start.problem, models.client, models.taught)
         with _interruptible(session.budget, on_event):
             await session.drive(start.seeds)
         result = await session.finish(start.problem)
@@ -179,6 +184,10 @@ class _Session:
         self._hardware = report.hardware
         self._islands = crew.islands
         self._calls = calls
+        self._advice = Advice(
+            run.run_id, crew.archive, crew.islands, lambda: self._meter.best, is_judging=config.llm.judge
+        )
+        self._client: LlmClient | None = None
         is_measured = run.latency_kind is LatencyKind.MEASURED
         self._counters = CounterQueue(self._evaluators, config.counters, self._recell) if is_measured else None
         self._search = Search(
@@ -197,9 +206,10 @@ class _Session:
             stop_at_roofline=config.stop_at_roofline,
         )
 
-    async def talk(self, problem: Problem, client: LlmClient) -> None:
+    async def talk(self, problem: Problem, client: LlmClient, prior: Taught) -> None:
         """Let language models propose as well."""
         brief = Brief(
+            run_id=self._run.run_id,
             problem=problem,
             hardware=self._hardware,
             precision=self._config.precision,
@@ -209,10 +219,17 @@ class _Session:
         settings = DialogueSettings.model_validate(
             {name: getattr(self._config.llm, name) for name in DialogueSettings.model_fields}
         )
-        await asyncio.gather(*(answer(island.talk.remote(brief, settings)) for island in self._islands))
-        self._search.correspond(client, settings.in_flight, self._keep_calls)
+        pairs = zip(self._islands, await self._advice.taught(prior), strict=True)
+        await asyncio.gather(*(answer(island.talk.remote(brief, settings, taught)) for island, taught in pairs))
+        self._client = client
+        self._search.correspond(client, settings.in_flight, self._hear)
 
-    async def _keep_calls(self, *_: object) -> None:
+    async def _hear(self, question: Question, *_: object) -> None:
+        """A model answered, or failed to."""
+        await self._keep_calls()
+        await self._advice.hear(question)
+
+    async def _keep_calls(self) -> None:
         """Put what was called since the last time into the archive."""
         calls, self._calls[:] = list(self._calls), []
         if calls:
@@ -228,6 +245,8 @@ class _Session:
         self._busy_shares = self._evaluators.busy_shares
         if self._run.latency_kind is LatencyKind.MEASURED and not self._is_interrupted:  # a model never wavers
             await self._search.confirm(N_CONFIRMED)
+        if self._client is not None and not self._is_interrupted:
+            await self._advice.ask_last(self._client, lambda: self._is_interrupted)
 
     async def _recell(self, read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
         """Give programs the profile that counters say."""

@@ -37,11 +37,22 @@ PLANS = json.dumps(
 )
 
 
+LESSON, FAKED = "Eight warps cover for the loads of a row.", "no element is computed"
+REFLECTION = json.dumps(
+    {
+        "memory": [{"action": "append", "text": LESSON}],
+        "explanations": [{"attempt": 1, "fix_worked": True, "cause": "warps", "avoid": "", "try_next": "16 warps"}],
+    }
+)
+OPINION = json.dumps({"concerns": [{"kind": "faked", "line": 1, "what": FAKED}], "advice": "compute it"})
+
+
 def script(asked: Asked) -> Reply:
-    """Plans for a planner, else good edits, one after the other; never the same."""
-    n_turns = len(asked.body["messages"])
-    if "different plans" in asked.body["messages"][-1]["content"]:
-        return answer(PLANS)
+    """What looks back and plans get, else good edits, one after the other; never the same."""
+    n_turns, prompt = len(asked.body["messages"]), asked.body["messages"][-1]["content"]
+    for task, told in (("different plans", PLANS), ("# Attempts", REFLECTION), ("# The candidate", OPINION)):
+        if task in prompt:
+            return answer(told)
     script.n += 1  # type: ignore[attr-defined]
     return answer(edited([1, 2, 8, 16, 32][script.n % 5])) if n_turns == 2 else answer("nothing more")  # type: ignore[attr-defined]
 
@@ -77,6 +88,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, E
             model_at(server),
             "--set",
             f"llm.record={folder / 'answers.jsonl'}",
+            "--set",
+            "llm.reflect_every=2",
+            "--set",
+            "llm.judge=true",
         )
         ended = run(folder, *options)
         asked = [dict(one.headers)["authorization"] for one in server.asked]
@@ -115,6 +130,24 @@ def test_what_a_planner_proposes_is_carried_out_with_its_prediction(recorded: tu
     sql = "SELECT lineage->>'predicted_octaves' AS expected FROM evaluations WHERE operator = 'execute'"
     (expected,) = {float(row["expected"]) for row in rows(sql, archive=folder / "a.duckdb")}
     assert expected == pytest.approx(-math.log2(0.95))
+
+
+def test_models_look_back_and_a_judge_that_holds_all_for_faked_changes_nothing(
+    recorded: tuple[Path, Ended, list[str]],
+) -> None:
+    folder, _, _ = recorded
+    archive = folder / "a.duckdb"
+    assert {row["text"] for row in rows("SELECT text FROM lessons", archive=archive)} == {LESSON}
+    sql = "SELECT e.program_id FROM explanations JOIN evaluations AS e USING (candidate_id)"
+    made = {row["program_id"] for row in written(folder)}
+    explained = {row["program_id"] for row in rows(sql, archive=archive)}
+    assert explained and explained <= made
+    best = json.loads((folder / "out" / "summary.json").read_text())["best_program"]
+    held = rows(f"SELECT kind, what FROM opinions WHERE program_id = '{best}'", archive=archive)
+    assert held == [{"kind": "faked", "what": FAKED}]
+    assert FAKED in (folder / "out" / "report.html").read_text()
+    fastest = rows("SELECT program_id FROM evaluations ORDER BY latency_us, seq LIMIT 1", archive=archive)
+    assert fastest[0]["program_id"] == best
 
 
 def test_a_key_is_nowhere_but_in_the_request(recorded: tuple[Path, Ended, list[str]]) -> None:
