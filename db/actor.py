@@ -145,6 +145,9 @@ class ArchiveActor:
     async def evaluations(self, run_id: str, island: int | None = None) -> list[Evaluation]:
         return await self._do(lambda archive: archive.evaluations(run_id, island))
 
+    async def parents_abroad(self, run_id: str, island: int) -> list[Evaluation]:
+        return await self._do(lambda archive: archive.parents_abroad(run_id, island))
+
     async def evaluations_of(self, program_id: str) -> list[Evaluation]:
         return await self._do(lambda archive: archive.evaluations_of(program_id))
 

@@ -174,6 +174,17 @@ def _numbers(seqs: Iterable[int]) -> str:
 WHOLE_VERDICT = """left(verdict, -1) || ',"captures":' || captures || '}'"""
 
 
+# of one run, without what its island judged itself; parameters: run and island, three times
+PARENTS_ABROAD = """
+seq IN (
+    SELECT min(seq) FROM evaluations
+    WHERE run_id = ? AND island != ? AND outcome = 'correct' AND operator != 'confirm'
+        AND program_id IN (SELECT unnest(parents) FROM evaluations WHERE run_id = ? AND island = ?)
+        AND program_id NOT IN (SELECT program_id FROM evaluations WHERE run_id = ? AND island = ?)
+    GROUP BY program_id
+)"""
+
+
 def evaluations_where(condition: str, parameters: list[Any]) -> Question:
     """What `evaluation_of` reads, in order of insertion."""
     columns = f"candidate_id, run_id, problem_id, island, source, entry_point, lineage, {WHOLE_VERDICT}, created_s"

@@ -143,6 +143,10 @@ class ArchiveReader(ABC):
             return self._evaluations("run_id = ?", [run_id])
         return self._evaluations("run_id = ? AND island = ?", [run_id, island])
 
+    def parents_abroad(self, run_id: str, island: int) -> list[Evaluation]:
+        """The correct programs of other islands that an island of a run made its own from, each as first judged."""
+        return self._evaluations(queries.PARENTS_ABROAD, [run_id, island] * 3)
+
     def evaluations_of(self, program_id: str) -> list[Evaluation]:
         """Every verdict on a program, in order of insertion."""
         return self._evaluations("program_id = ?", [program_id])

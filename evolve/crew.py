@@ -16,11 +16,11 @@ from evaluators.actor import start_evaluator, start_preparer
 from evaluators.report import EvaluatorReport
 from evaluators.settings import EvaluatorSettings
 from evolve import cluster
+from evolve.archipelago import Archipelago, OnChange
 from evolve.cluster import ActorDied, answer, why_it_died
 from evolve.config import RunConfig
 from evolve.judging import ActorPool
 from evolve.preflight import READER_WAIT_S
-from islands.actor import IslandActor
 from islands.knowledge import PriorKnowledge
 
 CORES_PER_PREPARER = 4  # each compiles as many candidates side by side
@@ -33,15 +33,23 @@ class Crew:
     """The archive, the evaluators, the preparers and the islands of one run."""
 
     def __init__(
-        self, config: RunConfig, problem: Problem, device: DeviceKind, run_id: str, prior: PriorKnowledge | None = None
+        self,
+        config: RunConfig,
+        problem: Problem,
+        device: DeviceKind,
+        run_id: str,
+        prior: PriorKnowledge | None = None,
+        on_change: OnChange = lambda _: None,
     ) -> None:
+        """`on_change` is told, in a line for people, who left the crew and who came."""
         self._config = config
         self._problem = problem
         self._device = device
         self._judging = settings_for(config, device)
         self._run_id = run_id
         self._prior = prior
-        self.islands: list[Any] = []
+        self._on_change = on_change
+        self._archipelago: Archipelago | None = None
         self._preparers: list[Any] = []
         self._evaluators: list[Any] = []
         self.archive: Any = None
@@ -56,11 +64,9 @@ class Crew:
             ArchiveError, ArchiveBusyError, DeviceError, ProblemError, SeedError: as the parts say.
         """
         self.archive = self._start_archive()
-        self._evaluators = [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
-        self._preparers = [
-            start_preparer(self._problem, self._judging, CORES_PER_PREPARER) for _ in range(self._n_preparers())
-        ]
-        self.islands = [self._start_island(index) for index in range(self._config.islands)]
+        self._evaluators = self._start_evaluators()
+        self._preparers = self._start_preparers()
+        self._archipelago = self._start_islands()
         reporting = [answer(actor.report.remote()) for actor in self._evaluators]
         try:
             _, *reports = await asyncio.gather(answer(self.archive.open.remote()), *reporting)
@@ -69,25 +75,36 @@ class Crew:
             raise ClusterError(message, "install the same version of this package on every node") from error
         return agreed([_as_report(report) for report in reports])
 
+    def _start_evaluators(self) -> list[Any]:
+        return [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
+
+    def _start_preparers(self) -> list[Any]:
+        return [start_preparer(self._problem, self._judging, CORES_PER_PREPARER) for _ in range(self._n_preparers())]
+
     def _start_archive(self) -> Any:
         """The archive's file is on the machine of the driver."""
         path = Path(self._config.archive).resolve()
         options = cluster.on_this_node()
         return ArchiveActor.options(**options).remote(str(path), wait_s=READER_WAIT_S)  # type: ignore[attr-defined]
 
-    def _start_island(self, index: int) -> Any:
-        """Islands think little and wait much: no core is kept for them."""
-        return IslandActor.options(num_cpus=0).remote(  # type: ignore[attr-defined]
-            island_id=index,
-            run_id=self._run_id,
-            problem_id=self._problem.problem_id,
-            entry_point=self._problem.entry_point,
-            strategy=self._config.strategy,
-            rng_seed=self._config.rng_seed,
-            settings=self._config.island_settings,
-            precision=self._config.precision,
-            prior=self._prior,
-        )
+    def _start_islands(self) -> Archipelago:
+        shared = {
+            "run_id": self._run_id,
+            "problem_id": self._problem.problem_id,
+            "entry_point": self._problem.entry_point,
+            "strategy": self._config.strategy,
+            "rng_seed": self._config.rng_seed,
+            "settings": self._config.island_settings,
+            "precision": self._config.precision,
+            "prior": self._prior,
+        }
+        made_of = [{"island_id": index, **shared} for index in range(self._config.islands)]
+        return Archipelago(made_of, self._n_island_processes(), self.archive, self._on_change)
+
+    @property
+    def islands(self) -> Sequence[Any]:
+        """Called as actors are, however many share a process."""
+        return self._archipelago.islands if self._archipelago else ()
 
     @property
     def preparers(self) -> ActorPool:
@@ -101,8 +118,9 @@ class Crew:
     @property
     def chains_per_island(self) -> int:
         """Enough candidates in flight to keep every device busy, and no more: what is proposed late knows more."""
-        wanted = PREPARED_AHEAD * len(self._evaluators) * self._settings_in_flight()
-        return max(1, math.ceil(wanted / self._config.islands / self._config.batch))
+        wanted = PREPARED_AHEAD * len(self._evaluators) * self._settings_in_flight() / self._config.islands
+        most = self._config.search.in_flight or math.inf
+        return max(1, math.ceil(min(wanted, most) / self._config.batch))
 
     def _settings_in_flight(self) -> int:
         return self._judging.n_concurrent_sessions if self._device is DeviceKind.CUDA else 2
@@ -121,6 +139,10 @@ class Crew:
         least = 1 if self._device is DeviceKind.CUDA else 0
         return self._config.cluster.n_preparers or max(least, by_cores)
 
+    def _n_island_processes(self) -> int:
+        """Islands think little: half of the cores can carry more of them than any run has."""
+        return self._config.cluster.n_island_processes or max(1, cluster.count_cpus() // 2)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -133,7 +155,9 @@ class Crew:
         """Let evaluators and the archive finish, then end what is left; the archive ends when nobody knows it."""
         judges = [*self._preparers, *self._evaluators]
         await cluster.close_actors(judges, timeout_s)
-        cluster.kill([*judges, *self.islands])
+        cluster.kill(judges)
+        if self._archipelago is not None:
+            self._archipelago.kill()
         if self.archive is not None:
             await cluster.close_actors([self.archive], CLOSE_S)
 

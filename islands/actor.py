@@ -1,9 +1,10 @@
-"""An island in a process of its own: a thin shell of Ray around `Island`. Arguments and answers are plain records."""
+"""Islands in other processes: thin shells of Ray around `Island`. Arguments and answers are plain records."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ray
 
@@ -23,9 +24,8 @@ from islands.summary import IslandSummary
 GC_THRESHOLDS = (50_000, 20, 100)
 
 
-@ray.remote
-class IslandActor:
-    """One island. Calls run one at a time, in the order in which they arrive; ask for several candidates in one."""
+class HostedIsland:
+    """One island with what it is made of. Ask for several candidates in one call."""
 
     def __init__(
         self,
@@ -40,8 +40,6 @@ class IslandActor:
         precision: PrecisionClass = PrecisionClass.REFERENCE,
         prior: PriorKnowledge | None = None,
     ) -> None:
-        # taken-apart programs are many small objects that live long: looking at them again and again costs a fifth
-        gc.set_threshold(*GC_THRESHOLDS)
         self._island = Island(
             island_id=island_id,
             run_id=run_id,
@@ -100,6 +98,9 @@ class IslandActor:
     def restore(self, evaluations: Sequence[Evaluation], migrants: Sequence[Evaluation] = ()) -> None:
         self._island.restore(evaluations, migrants)
 
+    def readmit(self, candidates: Sequence[Candidate]) -> None:
+        self._island.readmit(candidates)
+
     def emigrate(self, n: int | None = None) -> list[Evaluation]:
         """The next `n` migrants; without `n`, those of the settings if `migration_interval` tells have passed."""
         return self._island.due_migrants() if n is None else self._island.emigrate(n)
@@ -118,3 +119,26 @@ class IslandActor:
 
     def summary(self) -> IslandSummary:
         return self._island.summary()
+
+
+@ray.remote
+class IslandActor(HostedIsland):
+    """One island in a process of its own. Calls run one at a time, in the order in which they arrive."""
+
+
+@ray.remote
+class IslandsActor:
+    """Several islands in one process: a process costs a hundred megabytes and seconds of a core, an island little.
+
+    Calls run one at a time, in the order in which they arrive, whichever island they are for.
+    """
+
+    def __init__(self, islands: Sequence[Mapping[str, Any]]) -> None:
+        """`islands` are the arguments of a `HostedIsland` each."""
+        # taken-apart programs are many small objects that live long: looking at them again and again costs a fifth
+        gc.set_threshold(*GC_THRESHOLDS)
+        self._islands = {made_of["island_id"]: HostedIsland(**made_of) for made_of in islands}
+
+    def call(self, island_id: int, method: str, *arguments: Any) -> Any:
+        """Call a method of an island."""
+        return getattr(self._islands[island_id], method)(*arguments)

@@ -108,7 +108,10 @@ class Dialogues:
         return self._question(dialogue) if dialogue else None
 
     def answered(self, dialogue_id: str, outcome: Outcome) -> Written | None:
-        """Takes an answer in: a source that wants to be judged, or None where the conversation goes on or is over."""
+        """Takes an answer in: a source that wants to be judged, or None where the conversation goes on or is over, or
+        was lost with the process that held it."""
+        if dialogue_id not in self._open:
+            return None
         dialogue = self._open[dialogue_id]
         if dialogue_id in self._ready:  # an answer to a question of an earlier sitting
             self._ready.remove(dialogue_id)

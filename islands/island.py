@@ -94,7 +94,7 @@ class Island:
 
         Empty while nothing correct is known, while the strategy waits for verdicts, or when nothing new applies.
         """
-        n_free = self._settings.in_flight - len(self._in_flight)
+        n_free = self._settings.in_flight - len(self._in_flight) if self._settings.in_flight else n
         self._strategy.begin_batch()
         asked = [self._unjudged.popleft() for _ in range(min(n, len(self._unjudged)))]
         while len(asked) < min(n, n_free) and (candidate := self._ask_one()):
@@ -171,16 +171,24 @@ class Island:
         for migrant in migrants:
             self._note_standing(Occupant(migrant.candidate, migrant.verdict))
         for evaluation in evaluations:
-            candidate, program_id = evaluation.candidate, evaluation.verdict.program_id
-            self._in_flight[candidate.candidate_id] = candidate
-            self._known.add(program_id)
-            self._next_number = max(self._next_number, _number_of(candidate.candidate_id) + 1)
-            lineage = candidate.lineage
-            if lineage.operator != SEED and not lineage.model:
-                self._strategy.asked(candidate.candidate_id, lineage.operator, lineage.parents)
+            self._await_again(evaluation.candidate, evaluation.verdict.program_id)
             self._tell_one(evaluation.verdict)
         self._rng.seed(f"{self._rng.getrandbits(64)}/{self._next_number}")
         self._resume_dialogues()
+
+    def readmit(self, candidates: Sequence[Candidate]) -> None:
+        """Takes back candidates that are still on their way, where the island's process died. After `restore`."""
+        for candidate in candidates:
+            self._await_again(candidate, candidate.program_id)
+
+    def _await_again(self, candidate: Candidate, program_id: str) -> None:
+        """Whoever asked for a candidate, it is in flight from here on, and no other gets its number."""
+        self._in_flight[candidate.candidate_id] = candidate
+        self._known.add(program_id)
+        self._next_number = max(self._next_number, _number_of(candidate.candidate_id) + 1)
+        lineage = candidate.lineage
+        if lineage.operator != SEED and not lineage.model:
+            self._strategy.asked(candidate.candidate_id, lineage.operator, lineage.parents)
 
     def _resume_dialogues(self) -> None:
         self._dialogue_rng = _branch(self._rng)

@@ -43,7 +43,7 @@ class IslandSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    in_flight: int = Field(default=8, ge=1)  # candidates that were asked and not yet told
+    in_flight: int = Field(default=0, ge=0)  # candidates that were asked and not yet told; 0: whatever is asked for
     migration_interval: int = Field(default=20, ge=1)  # tells between two migrations
     migration_size: int = Field(default=2, ge=0)  # elites that are offered each time
     stagnation_window: int = Field(default=64, ge=1)  # verdicts without improvement that make an island stagnant

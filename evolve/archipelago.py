@@ -1,0 +1,184 @@
+"""The islands of a run, several to a process. A process that dies is replaced, and its islands go on from the archive.
+
+Everybody else sees islands as actors: `await archipelago.islands[3].ask.remote(8)`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
+
+from db.errors import ClusterError
+from db.records import CONFIRM, Candidate, Evaluation
+from evolve import cluster
+from evolve.cluster import ActorDied, answer, why_it_died
+from islands.actor import IslandsActor
+from islands.dialogues import DialoguesState
+from islands.settings import IslandSettings
+
+MAX_DEATHS = 8  # of one process, while its islands hear of no verdict
+DIALOGUES_PER_LIFE = 10_000  # numbers: an answer to a question of a dead process meets no other conversation
+
+OnChange = Callable[[str], None]
+
+
+class Archipelago:
+    """Islands, the processes that hold them, and what it takes to bring islands back.
+
+    Args:
+        made_of: the arguments of `islands.actor.HostedIsland`, for each island in order.
+        n_processes: how many processes share them, in turn.
+        archive: what islands of this run judged is read from it.
+        on_change: is told, in a line for people, that a process was replaced.
+    """
+
+    def __init__(
+        self, made_of: Sequence[Mapping[str, Any]], n_processes: int, archive: Any, on_change: OnChange
+    ) -> None:
+        self._archive = archive
+        self._on_change = on_change
+        n_processes = min(n_processes, len(made_of))
+        self._processes = [_Process(made_of[first::n_processes]) for first in range(n_processes)]
+        self.islands = [RemoteIsland(self, index, one) for index, one in enumerate(made_of)]
+
+    def __len__(self) -> int:
+        return len(self._processes)
+
+    def kill(self) -> None:
+        """End all processes: they have nothing to put in order."""
+        cluster.kill([process.actor for process in self._processes])
+
+    async def call(self, island: RemoteIsland, method: str, arguments: Sequence[Any]) -> Any:
+        """Call a method of an island, again if its process dies meanwhile.
+
+        Raises:
+            ClusterError: its process dies whenever it is called.
+        """
+        process = self._processes[island.index % len(self._processes)]
+        while True:
+            actor = process.actor
+            try:
+                result = await answer(actor.call.remote(island.index, method, *arguments))
+            except ActorDied as error:
+                await self._replace(process, actor, error)
+                continue
+            if method == "tell":
+                process.n_deaths = 0
+            return result
+
+    async def _replace(self, process: _Process, dead: Any, error: ActorDied) -> None:
+        """A new process in the place of a dead one; whoever finds it dead meanwhile waits."""
+        async with process.lock:
+            if process.actor is not dead:
+                return
+            reason = why_it_died(error)
+            while process.actor is dead:
+                process.n_deaths += 1
+                if process.n_deaths > MAX_DEATHS:
+                    hint = "look for the cause with: evolve doctor"
+                    raise ClusterError(f"the processes of the islands keep dying: {reason}", hint)
+                cluster.kill([dead])
+                try:
+                    process.actor = await self._restored(process)
+                except ActorDied as again:
+                    reason = why_it_died(again)
+            self._on_change(f"{process.name} died and went on from the archive: {reason}")
+
+    async def _restored(self, process: _Process) -> Any:
+        """A process whose islands know all that was judged, and what is still on its way."""
+        actor = process.start()
+        for index in process.indices:
+            island = self.islands[index]
+            for method, arguments in await island.memories(self._archive):
+                await answer(actor.call.remote(index, method, *arguments))
+        return actor
+
+
+class _Process:
+    """One process and the islands in it."""
+
+    def __init__(self, made_of: Sequence[Mapping[str, Any]]) -> None:
+        self._made_of = made_of
+        self.indices = [one["island_id"] for one in made_of]
+        self.lock = asyncio.Lock()
+        self.n_deaths = 0
+        self.actor = self.start()
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        shown = ", ".join(map(str, self.indices[:4])) + (", ..." if len(self.indices) > 4 else "")
+        return f"the process of island{'s' if len(self.indices) > 1 else ''} {shown}"
+
+    def start(self) -> Any:
+        """Islands think little and wait much: no core is kept for them."""
+        return IslandsActor.options(num_cpus=0).remote(self._made_of)  # type: ignore[attr-defined]
+
+
+class RemoteIsland:
+    """One island, called as an actor of its own would be, and what is not in the archive of it."""
+
+    def __init__(self, archipelago: Archipelago, index: int, made_of: Mapping[str, Any]) -> None:
+        self.index = index
+        self._archipelago = archipelago
+        self._made_of = made_of
+        self._in_flight: dict[str, Candidate] = {}
+        self._talk: Sequence[Any] = ()  # the arguments, once language models propose as well
+        self._n_lives = 1
+        self._n_told = 0  # since it was last asked for migrants
+
+    def __getattr__(self, method: str) -> _Method:
+        if method.startswith("_"):
+            raise AttributeError(method)
+        return _Method(self, method)
+
+    async def call(self, method: str, arguments: Sequence[Any]) -> Any:
+        """Call a method, and remember what it would be a pity to lose."""
+        if method == "emigrate" and not arguments and not self._may_emigrate():
+            return []
+        result = await self._archipelago.call(self, method, arguments)
+        match method:
+            case "ask" | "seed":
+                self._in_flight.update({one.candidate_id: one for one in result})
+            case "answered" if result is not None:
+                self._in_flight[result.candidate_id] = result
+            case "tell":
+                self._n_told += len(result)
+                for verdict in arguments[0]:
+                    self._in_flight.pop(verdict.candidate_id, None)
+            case "talk":
+                self._talk = arguments
+        return result
+
+    async def memories(self, archive: Any) -> list[tuple[str, Sequence[Any]]]:
+        """The calls that bring a new process to where the dead one was. Open conversations with models are lost."""
+        run_id = self._made_of["run_id"]
+        judged: list[Evaluation] = await answer(archive.evaluations.remote(run_id, self.index))
+        migrants: list[Evaluation] = await answer(archive.parents_abroad.remote(run_id, self.index))
+        own = [e for e in judged if e.candidate.lineage.operator != CONFIRM]
+        kept = {e.candidate.candidate_id for e in own}
+        waiting = [one for name, one in self._in_flight.items() if name not in kept]
+        calls: list[tuple[str, Sequence[Any]]] = []
+        if self._talk:
+            state = DialoguesState(next_number=DIALOGUES_PER_LIFE * self._n_lives)
+            calls = [("talk", self._talk), ("restore_dialogues", (state,))]
+        self._n_lives += 1
+        return [*calls, ("restore", (own, migrants)), ("readmit", (waiting,))]
+
+    def _may_emigrate(self) -> bool:
+        """Whether so many verdicts came in since the last time that migrants may be due: else it need not be asked."""
+        settings: IslandSettings = self._made_of["settings"]
+        if self._n_told < settings.migration_interval:
+            return False
+        self._n_told = 0
+        return True
+
+
+class _Method:
+    def __init__(self, island: RemoteIsland, method: str) -> None:
+        self._island = island
+        self._method = method
+
+    def remote(self, *arguments: Any) -> Coroutine[Any, Any, Any]:
+        return self._island.call(self._method, arguments)
