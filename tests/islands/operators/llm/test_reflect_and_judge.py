@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import random
 
+import pytest
+
 from db.profile import Bottleneck
 from db.reflections import LearntTechnique
 from islands.dialogues import Dialogues, DialogueSettings, DialoguesState
 from islands.grid import Occupant
+from islands.knowledge import KnowledgeBase
 from islands.llm.exchange import Failure, FailureKind
 from islands.llm.models import Role
 from islands.reflection import Taught
+from islands.settings import IslandSettings
 from tests.support.landscape import correct, failed
 from tests.support.prompt_facts import STATE
 from tests.support.staging import BRIEF, ask, candidate_of, elite, said, talking, text_of, variant, whole
@@ -134,6 +138,7 @@ def test_a_reflection_that_waits_finds_its_attempts_on_another_day() -> None:
     state = DialoguesState.model_validate_json(before.dump().model_dump_json(round_trip=True))
     dialogues = talking("mutate", reflect_every=2)
     dialogues.restore(state)
+    assert dialogues.notebook.reflections.dump() == before.notebook.reflections.dump()
     dialogues.answered(question.dialogue_id, said(REFLECTION))
     assert dialogues.notebook.reflections.take_findings().reflections[0].explanations[0].candidate_id == "r-0-000002"
 
@@ -147,12 +152,13 @@ def test_attempts_of_an_earlier_sitting_count_unless_they_were_reflected_on() ->
         assert dialogues.notebook.reflections.n_new == n_new
 
 
-def test_what_was_taught_before_the_run_is_shown_from_the_start() -> None:
+@pytest.mark.parametrize("knowledge", [None, KnowledgeBase({}, IslandSettings())], ids=["alone", "beside knowledge"])
+def test_what_was_taught_before_the_run_is_shown_from_the_start(knowledge: KnowledgeBase | None) -> None:
     technique = LearntTechnique(
         run_id="earlier", name="swap_axes", changes="c", instruction="Swap.", addresses=(Bottleneck(STATE.primary),)
     )
     taught = Taught(lessons=("old lesson",), avoid=("old trap",), advice=("old hope",), techniques=(technique,))
-    dialogues = Dialogues(BRIEF, DialogueSettings(operators=("mutate",)), 0, taught=taught)
+    dialogues = Dialogues(BRIEF, DialogueSettings(operators=("mutate",)), 0, knowledge, taught)
     (question,) = ask(dialogues, PARENT)
     assert all(
         f"- {words}" in text_of(question) for words in ("old lesson", "old trap", "old hope", "swap_axes: Swap.")
