@@ -120,6 +120,7 @@ def test_archives_that_a_run_is_seeded_from_teach_too(filled: tuple[Path, Evalua
         archive.add_reflection(reflection("mine", "mine", at=1.5))
     found = taught(own, seed_from=[str(filled[0]), str(filled[0])])
     assert found.lessons == ("tiles", "late", "old", "mine", "warps", "rows")
+    assert found.avoid == ("16 warps", "2 warps") and found.opinions == ()  # people find opinions in their own archive
 
 
 def test_what_a_run_starts_with_is_bounded(tmp_path: Path) -> None:
