@@ -15,6 +15,7 @@ from evolve import cluster
 from evolve.cluster import ActorDied, answer, why_it_died
 from islands.actor import IslandsActor
 from islands.dialogues import DialoguesState
+from islands.reflection import Taught
 from islands.settings import IslandSettings
 
 MAX_DEATHS = 8  # of one process, while its islands hear of no verdict
@@ -149,7 +150,17 @@ class RemoteIsland:
                     self._in_flight.pop(verdict.candidate_id, None)
             case "talk":
                 self._talk = arguments
+            case "findings":
+                self._teach(lambda taught: taught.having_found(result))
+            case "hear":
+                self._teach(lambda taught: taught.having_heard(arguments[0]))
         return result
+
+    def _teach(self, learn: Callable[[Taught], Taught]) -> None:
+        """The island was taught something since language models propose: a new process is told so as well."""
+        if self._talk:
+            brief, settings, *taught = self._talk
+            self._talk = (brief, settings, learn(taught[0] if taught else Taught()))
 
     async def memories(self, archive: Any) -> list[tuple[str, Sequence[Any]]]:
         """The calls that bring a new process to where the dead one was. Open conversations with models are lost."""

@@ -49,8 +49,20 @@ class Taught(Record):
                 "lessons": tuple(lesson.text for lesson in reflection.lessons),
                 "avoid": newest((*self.avoid, *(one.avoid for one in explanations)), N_ADVICE),
                 "advice": newest((*self.advice, *(one.try_next for one in explanations)), N_ADVICE),
+                "seen": max((self.seen, *(one.candidate_id for one in explanations))),
             }
         ).beside(reflection.techniques, ())
+
+    def having_found(self, findings: Findings) -> Taught:
+        """With what the island itself found."""
+        taught = self
+        for reflection in findings.reflections:
+            taught = taught.after(reflection)
+        return taught.beside((), findings.opinions)
+
+    def having_heard(self, findings: Findings) -> Taught:
+        """With what is of use here of what another island found: techniques, and opinions on programs."""
+        return self.beside(findings.techniques, findings.opinions)
 
     def beside(self, techniques: Iterable[LearntTechnique], opinions: Iterable[ProgramOpinion]) -> Taught:
         """With techniques and opinions that came up elsewhere. The first technique of a name and the last opinion on a
@@ -202,8 +214,8 @@ class Reflections:
     # ------------------------------------------------------------------------------------------------- in and out
 
     def hear(self, findings: Findings) -> None:
-        """Takes in what other islands found that is of use here: techniques, and opinions on programs."""
-        self.taught = self.taught.beside(findings.techniques, findings.opinions)
+        """Takes in what another island found."""
+        self.taught = self.taught.having_heard(findings)
 
     def take_findings(self) -> Findings:
         """What is new since the last time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -12,11 +13,13 @@ from typing import Any
 import pytest
 import ray
 from support.parents import kernel_sources
+from support.runs import make_problem
 from support.workers import MadeUpEvaluator, MadeUpPreparer, make_report, make_verdict
 
 from db.actor import ArchiveActor
 from db.errors import ClusterError
 from db.records import EntryPoint, Evaluation, PrecisionClass
+from db.reflections import Lesson, Reflection
 from evolve import archipelago as archipelago_module
 from evolve.archipelago import Archipelago
 from evolve.budget import Budget
@@ -25,7 +28,10 @@ from evolve.events import Event, Judged
 from evolve.judging import ActorPool, JudgePool
 from evolve.progress import ProgressMeter
 from evolve.search import Search
+from islands.dialogues import Brief, DialogueSettings
+from islands.llm.exchange import Completion
 from islands.migration import make_topology
+from islands.reflection import Findings, Taught
 from islands.seed import Seed
 from islands.settings import IslandSettings
 
@@ -62,6 +68,10 @@ def islands(archive: Any, changes: list[str]) -> Iterator[Archipelago]:
     several = Archipelago(made_of, 2, archive, changes.append)
     yield several
     several.kill()
+
+
+def said(text: str) -> Completion:
+    return Completion(text=text, model="m", finish_reason="stop", n_tokens_in=1, n_tokens_out=1, cost_usd=0, seconds=1)
 
 
 def kill_process(islands: Archipelago, number: int) -> None:
@@ -136,6 +146,35 @@ def test_what_was_on_its_way_is_told_to_the_new_process(islands: Archipelago, ar
     asked, more, summary = asyncio.run(asyncio.wait_for(play(), 60))
     assert len({c.candidate_id for c in [*asked, *more]}) == 6 == len({c.program_id for c in [*asked, *more]})
     assert (summary.n_told, summary.n_in_flight) == (7, 0)
+
+
+def test_what_models_taught_is_told_to_the_new_process(islands: Archipelago) -> None:
+    first, second = islands.islands[0], islands.islands[1]
+    brief = Brief(run_id="run", problem=make_problem(), hardware=make_report().hardware)
+    faked = {"concerns": [{"kind": "faked", "line": 1, "what": "zeros"}], "advice": ""}
+
+    async def teach() -> list[Taught]:
+        for island in (first, second):
+            await island.talk.remote(brief, DialogueSettings(reflect_every=1), Taught(lessons=("before",)))
+        (candidate,) = await first.seed.remote([SEED])
+        verdict = make_verdict(candidate)
+        await first.tell.remote([verdict])
+        await first.consider.remote(Evaluation(candidate=candidate, verdict=verdict))
+        (question,) = await first.questions.remote(1)
+        await first.answered.remote(question.dialogue_id, said(json.dumps(faked)))
+        found = await first.findings.remote()
+        await second.hear.remote(found)
+        reflection = Reflection(run_id="run", island=1, lessons=(Lesson(run_id="run", island=1, position=0, text="x"),))
+        await second.hear.remote(Findings(reflections=(reflection,)))  # whose memory is its own
+        for number in (0, 1):
+            kill_process(islands, number)
+        states = [await island.dump_dialogues.remote() for island in (first, second)]
+        return [state.notebook.reflections.taught for state in states]
+
+    for taught in asyncio.run(teach()):
+        assert taught.lessons == ("before",)
+        (opinion,) = taught.opinions
+        assert opinion.concerns[0].what == "zeros" and opinion.run_id == "run"
 
 
 def test_a_process_that_dies_whenever_it_is_called_ends_the_run(

@@ -69,6 +69,16 @@ def test_the_memory_is_rewritten_and_never_grows_without_bound() -> None:
     assert [one.position for one in reflections.take_findings().reflections[-1].lessons] == list(range(N_LESSONS))
 
 
+def test_what_an_island_found_is_found_again_from_its_findings() -> None:
+    before = Taught(lessons=("first",), avoid=("a",))
+    reflections = Reflections("r", 0, before)
+    reflections.begin(("r-0-000004",))
+    why = (Explanation(1, None, None, "c", avoid="b", try_next="d"),)
+    reflections.learn(Reflection(append("second"), why, (new_technique(),)), ("r-0-000004",), "m")
+    reflections.opine("p", Opinion((), "fine"), "m")
+    assert before.having_found(reflections.take_findings()) == reflections.taught
+
+
 def test_what_is_said_again_is_kept_once_and_counts_as_new() -> None:
     reflections = Reflections(taught=Taught(avoid=("a", "b")))
     why = (Explanation(1, None, None, "c", avoid="a"), Explanation(2, None, None, "c", avoid=""))

@@ -56,7 +56,7 @@ class NotebookState(Record):
 
     attempts: tuple[ComparedAttempt, ...] = ()
     plans: tuple[WaitingPlan, ...] = ()
-    reflections: ReflectionsState = ReflectionsState()
+    reflections: ReflectionsState | None = None
 
 
 class Notebook:
@@ -101,7 +101,9 @@ class Notebook:
         )
 
     def restore(self, state: NotebookState) -> None:
-        """Goes on from what was dumped, in the place of what is written now."""
+        """Goes on from what was dumped, in the place of what is written now. A dump that says nothing of reflections
+        leaves what the island was taught as it is."""
         self._attempts = deque(state.attempts, maxlen=N_ATTEMPTS)
         self._plans = deque(state.plans, maxlen=MOST_WAITING)
-        self.reflections.restore(state.reflections)
+        if state.reflections is not None:
+            self.reflections.restore(state.reflections)
