@@ -49,7 +49,6 @@ class LanguageSettings(DialogueSettings):
 
     mode: Literal["ask", "exchange"] = "ask"  # exchange: questions are written down, and somebody carries them
     judge: bool = False  # ask what each new best program leaves out or fakes; no gate hears of it
-    judge: bool = False  # ask what each new best program leaves out or fakes; no gate hears of it
     n_tries: int = Field(4, ge=1)  # calls for one question
     budget_usd: float | None = Field(None, ge=0)
     budget_tokens: int | None = Field(None, ge=0)  # in and out together

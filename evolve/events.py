@@ -61,6 +61,7 @@ class RunResult(Record):
     replaces_baseline: bool  # False: keep the baseline, nothing won
     evaluators_busy: tuple[float, ...] = ()  # for each, how much of the search it had a candidate, once warm
     counters: CounterReport | None = None  # None where no GPU judged
+    n_waiting: int = 0  # questions for language models that were written down and not answered
     best_path: str = ""  # the best program on disk
     report_path: str = ""
 

@@ -19,7 +19,7 @@ from db.errors import NotFoundError, SeedError
 from db.live import open_for_reading
 from db.llm_calls import LlmCall, LlmTotal
 from db.profile import Profile
-from db.records import DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus, Verdict
+from db.records import CONFIRM, DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus, Verdict
 from evaluators.problems import load_problem
 from evaluators.report import EvaluatorReport
 from evolve.advice import Advice
@@ -30,19 +30,23 @@ from evolve.counters import CounterQueue, revised
 from evolve.crew import Crew
 from evolve.device import resolve_device
 from evolve.events import Event, Interrupted, OnEvent, RunEnded, RunResult, RunStarted
+from evolve.exchange import WAITS, Exchange, Offer, is_exchanged, offers_of
 from evolve.judging import JudgePool
 from evolve.knowledge import collect_knowledge
-from evolve.language import has_models, open_client, spend_of
+from evolve.language import has_models, limits_of, open_client, shares_of, spend_of
 from evolve.output import write_results
 from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
 from evolve.reflections import collect_taught
 from evolve.search import Search
 from evolve.seeding import collect_seeds
+from evolve.stopping import ROOFLINE
 from islands.dialogues import Brief, DialogueSettings, Question
 from islands.knowledge import PriorKnowledge
+from islands.llm.budget import LlmBudget
 from islands.llm.client import LlmClient
 from islands.llm.keys import Keys, take_keys
+from islands.llm.models import read_models
 from islands.migration import make_topology
 from islands.reflection import Taught
 from islands.seed import Seed
@@ -71,10 +75,13 @@ def run_search(config: RunConfig, *, on_event: OnEvent = ignore) -> RunResult:
     return _go(_Start(config, problem, device, seeds), on_event)
 
 
-def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore) -> RunResult:
+def resume_search(
+    archive: str, run_id: str = "", *, n_more: int | None = None, on_event: OnEvent = ignore
+) -> RunResult:
     """Continue a run where its archive says it was; the last unfinished one unless named.
 
-    Waits for the archive while the actors of a killed driver still hold it.
+    Waits for the archive while the actors of a killed driver still hold it. With `n_more` the search goes on for so
+    many verdicts, whatever its budget had left.
 
     Raises:
         NotFoundError: no such run, or none that is unfinished.
@@ -84,9 +91,13 @@ def resume_search(archive: str, run_id: str = "", *, on_event: OnEvent = ignore)
         run = reader.run(run_id) if run_id else reader.last_unfinished_run()
         if run is None:
             raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
-        config, problem = make_config({**run.config, "archive": archive}), reader.problem(run.problem_id)
+        config, judged = make_config({**run.config, "archive": archive}), reader.evaluations(run.run_id)
+        problem = reader.problem(run.problem_id)
         totals = reader.llm_totals(run.run_id)
-        elapsed_s = _elapsed_s(run, reader.evaluations(run.run_id)) if totals else 0.0
+        elapsed_s = _elapsed_s(run, judged) if totals else 0.0
+    if n_more is not None:
+        n_judged = sum(e.candidate.lineage.operator != CONFIRM for e in judged)
+        config = config.model_copy(update={"evaluations": n_judged + n_more, "time_s": None})
     return _go(_Start(config, problem, run.device, collect_seeds(config, problem), run, totals, elapsed_s), on_event)
 
 
@@ -118,21 +129,31 @@ def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent) -> RunResult:
     started_at = start.run.started_at if start.run else time.time()
     prior = collect_knowledge(start.config, _latency_kind(start.device), started_at)
     run_id = start.run.run_id if start.run else _new_run_id()
-    calls: list[LlmCall] = []
-    client = open_client(start.config, keys, run_id, calls.append) if has_models(start.config) else None
-    if client is not None:
-        client.budget.resume(spend_of(start.asked), start.elapsed_s)
-    taught = Taught() if client is None else collect_taught(start.config, start.problem, started_at)
+    models = _open_models(start, keys, run_id)
+    if models.client is not None or models.offers:
+        models = models._replace(taught=collect_taught(start.config, start.problem, started_at))
     with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, prior, _Models(client, calls, taught), run_id, on_event))
+        return asyncio.run(_search(start, prior, models, run_id, on_event))
 
 
 class _Models(NamedTuple):
-    """Whom to ask, if anybody, and the calls that are not in the archive yet."""
+    """Whom to ask, or for whom to write questions down, if anybody; and the calls that are not in the archive yet."""
 
     client: LlmClient | None
+    offers: tuple[Offer, ...]
     calls: list[LlmCall]
     taught: Taught = Taught()  # what reflection and the judge taught before the run
+
+
+def _open_models(start: _Start, keys: Keys, run_id: str) -> _Models:
+    config = start.config
+    if is_exchanged(config):
+        return _Models(None, tuple(offers_of(config)), [])
+    calls: list[LlmCall] = []
+    client = open_client(config, keys, run_id, calls.append) if has_models(config) else None
+    if client is not None:
+        client.budget.resume(spend_of(start.asked), start.elapsed_s)
+    return _Models(client, (), calls)
 
 
 async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id: str, on_event: OnEvent) -> RunResult:
@@ -145,8 +166,8 @@ async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id:
         await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
         on_event(_started(start, run, report))
         session = _Session(start.config, run, crew, report, models.calls, on_event)
-        if models.client is not None:
-            await session.talk(start.problem, models.client, models.taught)
+        if models.client is not None or models.offers:
+            await session.talk(start, models)
         with _interruptible(session.budget, on_event):
             await session.drive(start.seeds)
         result = await session.finish(start.problem)
@@ -184,6 +205,8 @@ class _Session:
         self._hardware = report.hardware
         self._islands = crew.islands
         self._calls = calls
+        self._chains_per_island = crew.chains_per_island
+        self._exchange: Exchange | None = None
         self._advice = Advice(
             run.run_id, crew.archive, crew.islands, lambda: self._meter.best, is_judging=config.llm.judge
         )
@@ -206,23 +229,38 @@ class _Session:
             stop_at_roofline=config.stop_at_roofline,
         )
 
-    async def talk(self, problem: Problem, client: LlmClient, prior: Taught) -> None:
-        """Let language models propose as well."""
+    async def talk(self, start: _Start, models: _Models) -> None:
+        """Let language models propose as well: they are asked, or questions are written down for them."""
         brief = Brief(
             run_id=self._run.run_id,
-            problem=problem,
+            problem=start.problem,
             hardware=self._hardware,
             precision=self._config.precision,
             allowed_operations=self._report.baseline.extern_ops,
             triton_version=self._report.versions.get("triton", ""),
+            models=read_models(self._config.models),
+            spent=shares_of(start.asked, len(self._islands)),
         )
         settings = DialogueSettings.model_validate(
             {name: getattr(self._config.llm, name) for name in DialogueSettings.model_fields}
         )
-        pairs = zip(self._islands, await self._advice.taught(prior), strict=True)
+        pairs = zip(self._islands, await self._advice.taught(models.taught), strict=True)
         await asyncio.gather(*(answer(island.talk.remote(brief, settings, taught)) for island, taught in pairs))
-        self._client = client
-        self._search.correspond(client, settings.in_flight, self._hear)
+        if models.client is not None:
+            self._client = models.client
+            self._search.correspond(models.client, settings.in_flight, self._hear)
+            return
+        budget = LlmBudget(limits_of(self._config.llm))
+        budget.resume(spend_of(start.asked), start.elapsed_s)
+        self._exchange = Exchange(
+            self._run.run_id,
+            models.offers,
+            budget,
+            archive=self._archive,
+            islands=self._islands,
+            rng_seed=self._config.rng_seed,
+        )
+        await self._exchange.take_up()
 
     async def _hear(self, question: Question, *_: object) -> None:
         """A model answered, or failed to."""
@@ -241,6 +279,10 @@ class _Session:
         self._judge.remember([e.verdict for e in judged])
         await self._search.restore(judged, elapsed_s=_elapsed_s(self._run, judged))
         await self._seed(seeds)
+        if self._exchange is not None:
+            settle, n_at_once = self._search.settle, self._chains_per_island
+            await self._exchange.hear(settle, n_at_once=n_at_once, is_over=lambda: self._is_interrupted)
+            await self._advice.take_in()
         await self._search.run()
         self._busy_shares = self._evaluators.busy_shares
         if self._run.latency_kind is LatencyKind.MEASURED and not self._is_interrupted:  # a model never wavers
@@ -266,7 +308,8 @@ class _Session:
     async def finish(self, problem: Problem) -> RunResult:
         """Close the run in the archive and write what people take home."""
         await self._keep_calls()
-        run = await self._close_run()
+        n_waiting = await self._write_down()
+        run = await self._close_run(n_waiting)
         best = self._meter.best
         result = RunResult(
             run=run,
@@ -276,6 +319,7 @@ class _Session:
             counters=self._counters.report if self._counters else None,
             best=best,
             replaces_baseline=best is not None and best.verdict.replaces_baseline,
+            n_waiting=n_waiting,
         )
         folder = Path(self._config.out or f"evolve-out/{run.run_id}")
         return await asyncio.to_thread(write_results, result, Path(self._config.archive), folder)
@@ -284,14 +328,22 @@ class _Session:
     def _is_interrupted(self) -> bool:
         return self.budget.stop_reason == INTERRUPTED
 
-    async def _close_run(self) -> Run:
-        run = self._run.model_copy(
-            update={
-                "status": RunStatus.INTERRUPTED if self._is_interrupted else RunStatus.FINISHED,
-                "finished_at": time.time(),
-                "stop_reason": self.budget.stop_reason or "nothing new to propose",
-            }
-        )
+    async def _write_down(self) -> int:
+        """What islands ask next, where questions are carried; how many wait for an answer."""
+        if self._exchange is None:
+            return 0
+        await self._advice.look()
+        if self._is_interrupted:
+            return await self._exchange.write_down(None)
+        return await self._exchange.write_down(0 if self.budget.stop_reason == ROOFLINE else self._config.llm.in_flight)
+
+    async def _close_run(self, n_waiting: int = 0) -> Run:
+        status, reason = RunStatus.FINISHED, self.budget.stop_reason or "nothing new to propose"
+        if self._is_interrupted:
+            status = RunStatus.INTERRUPTED
+        elif n_waiting:
+            status, reason = RunStatus.WAITING, WAITS
+        run = self._run.model_copy(update={"status": status, "finished_at": time.time(), "stop_reason": reason})
         await answer(self._archive.update_run.remote(run))
         return run
 

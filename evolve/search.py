@@ -18,7 +18,7 @@ from evolve.counters import CounterQueue
 from evolve.events import Judged, Migrated, ModelsSilent, OnEvent, Progress, Ticked
 from evolve.judging import Judge
 from evolve.progress import ProgressMeter
-from evolve.stopping import is_at_roofline
+from evolve.stopping import ROOFLINE, is_at_roofline
 from islands.grid import AddStatus
 from islands.migration import Topology
 from islands.seed import Seed
@@ -133,6 +133,10 @@ class Search:
         """Whether a model may still bring what an island cannot think of."""
         return self._correspondence is not None and self._correspondence.may_bring_more
 
+    async def settle(self, index: int, candidates: Sequence[Candidate]) -> None:
+        """Judge candidates of an island that no chain asked for, whatever is left of the budget."""
+        await self._settle_and_migrate(index, candidates)
+
     async def _settle_and_migrate(self, index: int, candidates: Sequence[Candidate]) -> None:
         await self._settle(index, candidates)
         await self._migrate(index)
@@ -162,7 +166,7 @@ class Search:
     def _look_at_the_roof(self) -> None:
         best = self._meter.best
         if best is not None and self._stop_at_roofline < 1 and is_at_roofline(best.verdict, self._stop_at_roofline):
-            self._budget.stop("roofline")
+            self._budget.stop(ROOFLINE)
 
     async def _migrate(self, index: int) -> None:
         """Send what the island offers, if it is time; the topology says to whom."""

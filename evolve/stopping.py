@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from db.records import LatencyKind, Verdict
 
+ROOFLINE = "roofline"
+
 NEAR_FLOOR = 0.85  # of the physical floor: a program that moves more bytes than it must can be at the roof and slow
 
 

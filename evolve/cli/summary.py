@@ -41,12 +41,24 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
     if result.report_path:
         lines.append(("report", result.report_path))
     lines.append(("archive", archive))
+    option = "" if archive == str(DEFAULT_ARCHIVE) else f" --archive {archive}"
     if result.run.status is RunStatus.INTERRUPTED:
-        option = "" if archive == str(DEFAULT_ARCHIVE) else f" --archive {archive}"
         lines.append(("resume", f"evolve resume {result.run.run_id}{option}"))
+    elif result.run.status is RunStatus.WAITING:
+        lines += _ways_on(result, option)
     elif progress.best is not None:
         lines.append(("lineage", f"evolve lineage {progress.best.program_id[:12]}"))
     return lines
+
+
+def _ways_on(result: RunResult, option: str) -> list[tuple[str, str]]:
+    """How answers get into a run that waits for them."""
+    run_id, n = result.run.run_id, result.n_waiting
+    return [
+        ("waiting", f"{n} question{'s' * (n != 1)} for language models"),
+        ("export", f"evolve llm export {run_id} -o prompts.jsonl{option}"),
+        ("import", f"evolve llm import {run_id} answers.jsonl{option}"),
+    ]
 
 
 def _judged(result: RunResult) -> str:
