@@ -132,6 +132,7 @@ class LlmClient:
         self._offers: dict[ModelSpec, _Offer] = {}
         self._breakers: dict[str, Breaker] = {}
         self._n_seen: Counter[Key] = Counter() if recorder is None else Counter(recorder.n_kept)
+        self._n_taken_in: Counter[Key] = Counter(self._n_seen)
         self._slots = asyncio.Semaphore(self.settings.n_in_flight)
         self._preparing = asyncio.Lock()
 
@@ -158,6 +159,18 @@ class LlmClient:
         if self._recorder is not None:
             self._recorder.keep(request, nth, outcome)
         return outcome
+
+    def due_turn(self, request: Request) -> int | None:
+        """Of a replay: at which turn the recorded run took in what this request will come to, or `NEVER`. None where
+        nobody recorded that, or nothing is replayed."""
+        return self._replay.turn_of(request, self._n_seen[Key.of(request)]) if self._replay is not None else None
+
+    def taken_in(self, request: Request, turn: int) -> None:
+        """What an answered request came to was told to its island, at a turn of the run: a recording keeps it."""
+        key = Key.of(request)
+        if self._recorder is not None:
+            self._recorder.note_turn(request, self._n_taken_in[key], turn)
+        self._n_taken_in[key] += 1
 
     def circuits(self) -> dict[str, Circuit]:
         """Which models are asked, tried or left alone now, by model and server."""

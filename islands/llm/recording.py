@@ -2,6 +2,7 @@
 
 A line names its request: the island, whom it asked (a model's id or a role), the prompt's hash, and how many requests
 of this island had asked the same of the same before. Failures are recorded too: a replay meets them where the run did.
+Another line names the turn of the run at which the answer was taken in.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Key(NamedTuple):
 
 
 class Line(Record):
-    """One request with what it came to: a completion or a failure."""
+    """One request with what it came to, a completion or a failure; or with the turn at which that was taken in."""
 
     island: int = Field(ge=0)
     asked: str
@@ -39,6 +40,7 @@ class Line(Record):
     nth: int = Field(ge=0)
     completion: Completion | None = None
     failure: Failure | None = None
+    turn: int | None = Field(default=None, ge=0)
 
     @property
     def key(self) -> Key:
@@ -49,11 +51,16 @@ class Line(Record):
         return self.completion or self.failure
 
 
-class Recording:
-    """What a run's requests came to."""
+NEVER = -1
+"""The turn of an answer that came when its run was over, or did not come at all."""
 
-    def __init__(self, outcomes: dict[tuple[Key, int], Outcome]) -> None:
+
+class Recording:
+    """What a run's requests came to, and when that was taken in."""
+
+    def __init__(self, outcomes: dict[tuple[Key, int], Outcome], turns: dict[tuple[Key, int], int]) -> None:
         self._outcomes = outcomes
+        self._turns = turns
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -62,10 +69,16 @@ class Recording:
         Raises:
             ConfigError: there is no such file, or a line of it is no recorded request.
         """
-        return cls({(line.key, line.nth): line.outcome for line in _lines_of(path) if line.outcome is not None})
+        lines = _lines_of(path)
+        outcomes = {(line.key, line.nth): line.outcome for line in lines if line.outcome is not None}
+        return cls(outcomes, {(line.key, line.nth): line.turn for line in lines if line.turn is not None})
 
     def __len__(self) -> int:
         return len(self._outcomes)
+
+    def turn_of(self, request: Request, nth: int) -> int | None:
+        """At which turn the run took this answer in, or NEVER; None where the recording knows of no turns."""
+        return self._turns.get((Key.of(request), nth), NEVER) if self._turns else None
 
     def find(self, request: Request, nth: int) -> Outcome:
         """What the `nth` request of its kind came to, from 0; a failure where that was not recorded."""
@@ -90,7 +103,8 @@ class Recorder:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.touch(mode=0o600)
             for line in _lines_of(path):
-                self.n_kept[line.key] = max(self.n_kept[line.key], line.nth + 1)
+                if line.outcome is not None:
+                    self.n_kept[line.key] = max(self.n_kept[line.key], line.nth + 1)
             # a line that a kill cut off must not swallow the next one
             os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
             self._file = path.open("a", encoding="utf-8")
@@ -101,8 +115,15 @@ class Recorder:
         """Writes what the `nth` request of its kind came to."""
         key = Key.of(request)
         is_answer = isinstance(outcome, Completion)
-        line = Line(**key._asdict(), nth=nth, **{"completion" if is_answer else "failure": outcome})
-        self._file.write(line.model_dump_json(exclude={"failure" if is_answer else "completion"}) + "\n")
+        self._write(Line(**key._asdict(), nth=nth, **{"completion" if is_answer else "failure": outcome}))
+
+    def note_turn(self, request: Request, nth: int, turn: int) -> None:
+        """Writes at which turn of the run the answer to the `nth` request of its kind was taken in."""
+        self._write(Line(**Key.of(request)._asdict(), nth=nth, turn=turn))
+
+    def _write(self, line: Line) -> None:
+        empty = {name for name in ("completion", "failure", "turn") if getattr(line, name) is None}
+        self._file.write(line.model_dump_json(exclude=empty) + "\n")
         self._file.flush()
 
     def close(self) -> None:
