@@ -52,8 +52,12 @@ def program(**says: object) -> str:
 
 
 def waiting(archive: Path) -> list[LlmQuestion]:
+    return of_status(QuestionStatus.WAITING, archive)
+
+
+def of_status(status: QuestionStatus, archive: Path) -> list[LlmQuestion]:
     with open_for_reading(archive) as reader:
-        return [one for one in reader.llm_questions(RUN_ID) if one.status is QuestionStatus.WAITING]
+        return [one for one in reader.llm_questions(RUN_ID) if one.status is status]
 
 
 @dataclass
@@ -189,6 +193,7 @@ def test_whoever_interrupts_loses_no_answer(sittings: Sittings) -> None:
     lines = [line(good.question_id, program(us=10)), line(rubbish.question_id, "no")]
     assert sittings.hold(*lines, n_at_once=1, is_over=lambda: next(interrupted)) == 1
     assert sittings.made() == [("mutate", True)]
+    assert [one.question_id for one in of_status(QuestionStatus.ANSWERED, sittings.archive)] == [rubbish.question_id]
     sittings.n_per_island = 3
     assert sittings.hold() == 3, "the refused answer was heard now"
     assert any(one.dialogue_id == rubbish.dialogue_id for one in waiting(sittings.archive))
