@@ -6,6 +6,7 @@ with ScriptedModel(lambda turns: Said("nothing to add", delay_s=0.5)) as model:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -71,11 +72,12 @@ class _Conversation(BaseHTTPRequestHandler):
         said = self.server.script([Turn(one["role"], one["content"]) for one in body["messages"]])
         time.sleep(said.delay_s)
         raw = json.dumps(_completion(said.text, body)).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(raw)))
-        self.end_headers()
-        self.wfile.write(raw)
+        with contextlib.suppress(ConnectionError):  # whoever asked may be gone
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
 
     def log_message(self, format: str, *args: Any) -> None:
         """Says nothing."""
