@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
+from db.bests import CellBests
 from db.connection import connect, disown, is_file_fault, translated
 from db.errors import ArchiveError, QueryError
 from db.export import export
@@ -33,21 +34,20 @@ from db.reading import ArchiveReader, ExportFormat
 from db.records import CONFIRM, Evaluation, Problem, Run, Verdict
 from db.reflections import Reflection
 from db.reflections import store as store_reflection
-from db.rows import COLUMNS, REPROFILED, reprofiled, row_of
+from db.rows import REPROFILED, insertion, reprofiled, row_of
 
 __all__ = ["ArchiveReader", "Elite", "LineageRow", "ProgramArchive", "Table"]
 
 BATCH_ROWS = 1000
-_INSERT = (
-    f"INSERT INTO evaluations ({', '.join(COLUMNS)})"
-    f" SELECT {', '.join(f'unnest(?::{kind}[])' for kind in COLUMNS.values())}"
+_REPROFILE = (
+    f"UPDATE evaluations SET {', '.join(f'{name} = ?' for name in REPROFILED)} WHERE candidate_id = ? RETURNING seq"
 )
-_REPROFILE = f"UPDATE evaluations SET {', '.join(f'{name} = ?' for name in REPROFILED)} WHERE candidate_id = ?"
 _IMPORT = "INSERT INTO imported_knowledge SELECT unnest(?::VARCHAR[]), unnest(?::JSON[]), unnest(?::TIMESTAMP[])"
 # what was claimed of the same work before holds no cell any more: winners are chosen, and so they were lucky
 _SUPERSEDE = (
     "UPDATE evaluations SET rank_us = NULL"
     " WHERE (program_id = ? OR fingerprint = ?) AND problem_id = ? AND hardware_id = ? AND precision = ? AND seq < ?"
+    " AND rank_us IS NOT NULL RETURNING seq"
 )
 
 
@@ -67,6 +67,7 @@ class ProgramArchive(ArchiveReader):
         self._connection = connection
         self._lock = threading.RLock()  # the connection itself belongs to the writer; each reader has a cursor
         self._seq = 0 if read_only else self._last_seq()
+        self._bests = CellBests()
 
     @classmethod
     def open(cls, path: Path | str, *, read_only: bool = False, wait_s: float = 0.0) -> ProgramArchive:
@@ -143,8 +144,8 @@ class ProgramArchive(ArchiveReader):
         A candidate id that the archive does not hold is passed over; latency and gates are not touched.
         """
         with self._writing() as connection:
-            for verdict in verdicts:
-                connection.execute(_REPROFILE, [*reprofiled(verdict), verdict.candidate_id])
+            changed = [(_REPROFILE, [*reprofiled(verdict), verdict.candidate_id]) for verdict in verdicts]
+            self._change(connection, changed)
 
     def import_knowledge(self, evidence: Sequence[TechniqueEvidence], origin: str) -> None:
         """Stores what was learnt elsewhere, in the place of what came from the same origin before."""
@@ -283,6 +284,7 @@ class ProgramArchive(ArchiveReader):
                 self._connection.execute("COMMIT")
             except BaseException:
                 _roll_back(self._connection)
+                self._bests.forget()
                 raise
 
     def _insert(self, evaluations: Sequence[Evaluation]) -> None:
@@ -290,11 +292,17 @@ class ProgramArchive(ArchiveReader):
             return
         rows = [row_of(e, self._seq + n) for n, e in enumerate(evaluations, start=1)]
         with self._writing() as connection:
-            connection.execute(_INSERT, [list(column) for column in zip(*rows, strict=True)])
-            for n, evaluation in enumerate(evaluations, start=1):
-                if evaluation.candidate.lineage.operator == CONFIRM:
-                    connection.execute(_SUPERSEDE, _superseded(evaluation, self._seq + n))
+            connection.execute(*insertion(rows))
+            self._bests.add(connection, rows)
+            looks = [(e, self._seq + n) for n, e in enumerate(evaluations, start=1) if _is_second_look(e)]
+            self._change(connection, [(_SUPERSEDE, _superseded(*look)) for look in looks])
         self._seq += len(rows)
+
+    def _change(self, connection: duckdb.DuckDBPyConnection, updates: Sequence[tuple[str, list[Any]]]) -> None:
+        """Updates that answer with the rows that they changed."""
+        seqs = [row[0] for sql, values in updates for row in connection.execute(sql, values).fetchall()]
+        if seqs:
+            self._bests.mend(connection, seqs)
 
     def _known_ids(self, candidate_ids: list[str]) -> set[str]:
         sql = "SELECT candidate_id FROM evaluations WHERE candidate_id IN (SELECT unnest(?::VARCHAR[]))"
@@ -302,6 +310,10 @@ class ProgramArchive(ArchiveReader):
 
     def _last_seq(self) -> int:
         return int(self._rows(Question("SELECT coalesce(max(seq), 0) FROM evaluations", []))[0][0])
+
+
+def _is_second_look(evaluation: Evaluation) -> bool:
+    return evaluation.candidate.lineage.operator == CONFIRM
 
 
 def _superseded(evaluation: Evaluation, seq: int) -> list[Any]:

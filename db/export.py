@@ -20,7 +20,7 @@ _SELECTS: dict[str, str] = {
     "programs": "SELECT * FROM programs WHERE program_id IN (SELECT program_id FROM evaluations WHERE {run})",
     "evaluations": "SELECT * FROM evaluations WHERE {run} ORDER BY seq",
     "elites": "SELECT problems.name AS problem, evaluations.* FROM evaluations JOIN problems USING (problem_id)"
-    " WHERE seq IN (SELECT arg_min(seq, rank_us) FROM evaluations WHERE rank_us IS NOT NULL AND {run}"
+    " WHERE seq IN (SELECT arg_min(seq, rank_us) FROM cell_bests WHERE {run}"
     " GROUP BY grid, cell) ORDER BY grid, cell",
     **{
         table: f"SELECT * FROM {table} WHERE {{run}} ORDER BY created_s"

@@ -166,7 +166,11 @@ def test_a_duckdb_file_of_something_else_is_refused_and_kept(tmp_path: Path) -> 
 
 def test_flipped_bytes_are_an_archive_error(tmp_path: Path, whole: bytes) -> None:
     path = tmp_path / "a.duckdb"
-    middle = 12288 + 262144 + 5000
+    path.write_bytes(whole)
+    with duckdb.connect(str(path), read_only=True) as connection:
+        segments = "FROM pragma_storage_info('evaluations') WHERE column_name = 'source' AND segment_type = 'VARCHAR'"
+        block = connection.execute(f"SELECT max(block_id) {segments}").fetchall()[0][0]
+    middle = 12288 + 262144 * block + 5000
     path.write_bytes(whole[:middle] + bytes(200_000) + whole[middle + 200_000 :])
     with pytest.raises(ArchiveError) as caught, ProgramArchive.open(path, read_only=True) as archive:
         archive.evaluations("r1")
