@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from db.records import TensorSpec
 from evaluators.decomposition.errors import DecompositionError
-from evaluators.decomposition.kernels import read_kernel
+from evaluators.decomposition.kernels import pointers, read_kernel
 from evaluators.decomposition.literals import literal, whole_numbers
 from evaluators.decomposition.steps import (
     Allocation,
@@ -43,7 +43,7 @@ def read_output(source: str) -> Output:
     arguments = _argument_names(call)
     reader = _CallReader(kernels)
     reader.read(call.body)
-    return Output(
+    output = Output(
         source=source,
         arguments=arguments,
         argument_specs=_argument_specs(tree, arguments),
@@ -52,6 +52,8 @@ def read_output(source: str) -> Output:
         returns=tuple(reader.returns),
         constants=tuple(_constants(tree)),
     )
+    _check_launches(output)
+    return output
 
 
 # ---------------------------------------------------------------------------------------------------- the whole text
@@ -241,6 +243,18 @@ def _names(node: ast.expr) -> list[str]:
     """The variables of tensors in an expression, in order."""
     names = [n.id for n in ast.walk(node) if isinstance(n, ast.Name)]
     return [name for name in names if name not in (_REINTERPRET, "torch", "aten", "device", "inf", "nan")]
+
+
+def _check_launches(output: Output) -> None:
+    """Every parameter is bound: those that take tensors to a tensor, the others to a number."""
+    for launch in output.launches:
+        kernel = output.kernels[launch.kernel]
+        if len(launch.arguments) != len(kernel.parameters):
+            raise DecompositionError(f"{kernel.name} takes {len(kernel.parameters)} arguments: {launch.text[:200]}")
+        takes_tensor = set(pointers(kernel))
+        for name, value in output.bound(launch).items():
+            if name not in takes_tensor and isinstance(value, Operand):
+                raise DecompositionError(f"a size is not known: {value.name}", "compile with dynamic=False")
 
 
 def _unknown(statement: ast.stmt) -> DecompositionError:

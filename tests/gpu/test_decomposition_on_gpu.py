@@ -1,0 +1,77 @@
+"""A model taken apart and put together again on a GPU, through the door that a run uses."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluators.decomposition.classify import RootCause, whole_only
+from evaluators.decomposition.decompose import decompose, stitch
+from evaluators.problems import load_problem
+from evaluators.problems.module import load_module
+from evaluators.problems.reference import Reference
+
+pytestmark = pytest.mark.gpu
+
+BLOCK = """
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(width, width), nn.LayerNorm(width))
+
+    def forward(self, x):
+        return torch.softmax(nn.functional.gelu(self.layers(x)) + x, dim=-1), x.sum(1)
+
+def get_inputs():
+    return [torch.randn(2048, 512)]
+
+def get_init_inputs():
+    return [512]
+"""
+LSTM = (
+    BLOCK[: BLOCK.index("    def __init__")]
+    + """
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(64, 64)
+
+    def forward(self, x):
+        return self.lstm(x)[0]
+
+def get_inputs():
+    return [torch.randn(32, 8, 64)]
+
+def get_init_inputs():
+    return []
+"""
+)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+def test_a_model_is_taken_apart_and_put_together(tmp_path: Path, replaced: bool) -> None:
+    (tmp_path / "block.py").write_text(BLOCK)
+    problem = load_problem(str(tmp_path / "block.py"))
+    decomposition = decompose(problem, folder=tmp_path / "weights")
+    assert decomposition.graph is not None, decomposition.reason
+    assert decomposition.parts and 0.0 < decomposition.extern_share < 1.0
+    assert any(part.reference == "aten" for part in decomposition.parts)
+    single = {p.part.name: p.problem.seeds[0] for p in decomposition.parts if len(p.part.kernels) == 1}
+    source = stitch(decomposition, single if replaced else {})
+    reference = Reference(problem, problem.full)
+    inputs = reference.draw_inputs(7, "cuda")
+    model = load_module(source, "problem_delivered").ModelNew(512)
+    model.load_state_dict(reference.weights("cuda"))
+    with torch.no_grad():
+        answers = model.cuda()(*inputs)
+    for one, other in zip(answers, reference.expected(inputs), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        assert one.stride() == other.stride()
+
+
+def test_what_a_library_does_alone_is_told_at_once(tmp_path: Path) -> None:
+    (tmp_path / "lstm.py").write_text(LSTM)
+    found = whole_only(decompose(load_problem(str(tmp_path / "lstm.py")), folder=tmp_path / "weights"))
+    assert found is not None and found[0] in (RootCause.NO_KERNELS, RootCause.NOT_DECOMPOSED)
