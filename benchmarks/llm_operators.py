@@ -34,8 +34,12 @@ from db.reading import ArchiveReader
 from db.records import CONFIRM, Evaluation, Latency
 
 STRUCTURAL, MODEL = "structural", "model"
-DEADLINE_S = 300.0
+DEADLINE_S = 600.0
 STAGGER_S = 1.5  # between the starts of the first searches: each starts a Ray of its own
+ENVIRONMENT = {
+    "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    "TORCHINDUCTOR_COMPILE_THREADS": "4",  # of each search that compiles its baselines; several do at a time
+}
 SETTINGS = (
     "search.in_flight=1",  # structural proposals do not use the budget up before counters are read
     "stop_at_roofline=1",
@@ -53,7 +57,8 @@ def main() -> None:
     out: Path = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if not arguments.table:
-        cases = [case for case in CASES if not arguments.problems or case.problem in arguments.problems]
+        named = arguments.problems or [case.problem for case in CASES if not case.only_named]
+        cases = [case for case in CASES if case.problem in named]
         measure(cases, arguments, out)
     print(table([json.loads(path.read_text()) for path in sorted(out.glob("*.json"))]))
 
@@ -82,7 +87,7 @@ def measure(cases: Sequence[Case], arguments: argparse.Namespace, out: Path) -> 
 def command_of(case: Case, arm: str, arguments: argparse.Namespace, out: Path) -> list[str]:
     """The `evolve run` of one search."""
     folder = folder_of(out, case, arm)
-    command = [sys.executable, "-P", "-m", "evolve.cli.main", "run", str(case.file), "--islands", "1", "--quiet"]
+    command = [sys.executable, "-P", "-m", "evolve.cli.main", "run", case.source, "--islands", "1", "--quiet"]
     command += ["--archive", str(folder / "archive.duckdb"), "--out", str(folder)]
     command += ["--device", arguments.device, "--target", arguments.target, "--rng-seed", str(arguments.rng_seed)]
     command += ["--evaluations", str(arguments.evaluations), "--time", arguments.time]
@@ -104,7 +109,7 @@ def run(command: Sequence[str], folder: Path, not_before: float) -> tuple[str, f
     time.sleep(max(0.0, not_before - time.monotonic()))
     began = time.monotonic()
     with (folder / "run.log").open("w") as file:
-        environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+        environment = {**ENVIRONMENT, **os.environ}
         process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
         try:
             end = f"exit {process.wait(DEADLINE_S)}"
@@ -249,13 +254,13 @@ def _evidence(result: Mapping[str, Any]) -> str:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problems", nargs="*", help=f"of {', '.join(case.problem for case in CASES)}; all of them")
+    parser.add_argument("problems", nargs="*", help=f"of {', '.join(case.problem for case in CASES)}; all but the last")
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--target", default="h200", help="GPU that is modelled, with --device cpu")
     parser.add_argument("--evaluations", type=int, default=24, help="verdicts of each search")
     parser.add_argument("--time", default="90s", help="of each search at most")
     parser.add_argument("--jobs", type=int, default=1, help="searches that share the GPU at a time")
-    parser.add_argument("--counters-within", type=float, default=45.0, metavar="S", help="longest wait for counters")
+    parser.add_argument("--counters-within", type=float, default=30.0, metavar="S", help="longest wait for counters")
     parser.add_argument("--rng-seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/llm_operators"))
     parser.add_argument("--table", action="store_true", help="print the table of what was measured and stop")

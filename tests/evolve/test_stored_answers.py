@@ -23,7 +23,7 @@ OPERATORS = ("mutate", "crossover", "plan", "execute", "fuse", "synthesize")
 def made_of(path: Path) -> Answer | Refusal:
     """The program that an answer makes of the problem's first one, or of the answer that a gate refused."""
     problem, operator, _ = path.stem.split(".")
-    seeds = load_problem(str(FOLDER / f"{problem}.py")).seeds
+    seeds = load_problem(next(case.source for case in CASES if case.problem == problem)).seeds
     base = seeds[0] if seeds else ""
     if operator == "repair":
         refused = made_of(FOLDER / "answers" / f"{problem}.mutate.1.txt")
@@ -48,9 +48,9 @@ def test_stored_plans_are_as_many_as_can_be_carried_out() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.operator)
 def test_every_operator_has_a_problem_with_an_answer(case: Case) -> None:
     assert list((FOLDER / "answers").glob(f"{case.problem}.{case.operator}.1.txt"))
-    assert bool(load_problem(str(case.file)).seeds) is (case.operator != "synthesize")
+    assert bool(load_problem(case.source).seeds) is (case.operator != "synthesize")
     for seed in case.seeds:
-        assert read_seed(FOLDER / "seeds" / seed, load_problem(str(case.file)).entry_point)
+        assert read_seed(FOLDER / "seeds" / seed, load_problem(case.source).entry_point)
 
 
 def turns_of(name: str) -> list[Turn]:
