@@ -17,6 +17,8 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,17 +29,18 @@ SCRATCH = Path(os.environ.get("SCRATCH") or tempfile.mkdtemp(prefix="decompose-p
 
 # runs a stitched file where this project is not to be had
 CHECK = """
-import importlib.util, json, sys, time, torch
-spec = importlib.util.spec_from_file_location("delivered", sys.argv[1])
-module = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(module)
-data = torch.load(sys.argv[2], weights_only=True)
+import fcntl, importlib.util, json, sys, time, torch
+data = torch.load(sys.argv[1], weights_only=True)
 torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-model = module.ModelNew(*data["arguments"])
-model.load_state_dict(data["state"])
-model = model.cuda().eval()
 inputs = data["inputs"]
-with torch.no_grad():
+
+def checked(path):
+    spec = importlib.util.spec_from_file_location("delivered", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    model = module.ModelNew(*data["arguments"])
+    model.load_state_dict(data["state"])
+    model = model.cuda().eval()
     answer = model(*inputs)
     torch.cuda.synchronize()
     answers = [answer] if torch.is_tensor(answer) else list(answer)
@@ -46,17 +49,28 @@ with torch.no_grad():
         found["worst"] = max(found["worst"], float((one.double() - other.double()).abs().max()))
         found["matches"] &= torch.allclose(one, other, rtol=1e-3, atol=1e-3, equal_nan=True)
         found["strides"] &= one.stride() == other.stride()
-    for _ in range(10):
-        model(*inputs)
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for _ in range(50):
-        model(*inputs)
-    torch.cuda.synchronize()
-    found["call_us"] = round((time.perf_counter() - start) / 50 * 1e6, 1)
-found["inductor_imported"] = any(name.startswith("torch._inductor") for name in sys.modules)
-found["project_imported"] = any(name.split(".")[0] in ("evaluators", "evolve", "islands") for name in sys.modules)
-print(json.dumps(found))
+    with open(sys.argv[2], "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for _ in range(10):
+            model(*inputs)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(50):
+            model(*inputs)
+        torch.cuda.synchronize()
+        found["call_us"] = round((time.perf_counter() - start) / 50 * 1e6, 1)
+    found["inductor_imported"] = any(name.startswith("torch._inductor") for name in sys.modules)
+    found["project_imported"] = any(name.split(".")[0] in ("evaluators", "evolve", "islands") for name in sys.modules)
+    return json.dumps(found)
+
+for path in sys.argv[3:]:
+    name = path.rsplit("/", 1)[-1]
+    try:
+        with torch.no_grad():
+            print(f"{name}: {checked(path)}", flush=True)
+    except Exception:
+        import traceback
+        print(f"{name}: FAILED\\n{traceback.format_exc()}", flush=True)
 """
 
 
@@ -67,7 +81,8 @@ def main() -> None:
     names = sys.argv[1:] or sorted(path.stem for path in MODELS.glob("*.py"))
     (OUT / "inductor").mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "OUT": str(OUT), "WAY": WAY, "SCRATCH": str(SCRATCH)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "OUT": str(OUT), "WAY": WAY, "SCRATCH": str(SCRATCH)}
     command = [sys.executable, "-P", str(Path(__file__).resolve()), "--model"]
     working = [
         (name, subprocess.Popen([*command, name], env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
@@ -83,23 +98,27 @@ def main() -> None:
                 f"== {name}\nFAILED: no answer in time\n{process.communicate()[0].decode(errors='replace')}", flush=True
             )
     print(f"== delivered files, after {time.perf_counter() - start:.0f} s")
-    for name in names:
-        for path in sorted(OUT.glob(f"{name}.stitched_*.py")):
-            check(name, path)
+    with ThreadPoolExecutor(4) as threads:
+        for text in threads.map(check, names):
+            print(text, flush=True)
     print(f"== done in {time.perf_counter() - start:.0f} s")
 
 
-def check(name: str, path: Path) -> None:
-    """One delivered file in a process of its own."""
-    command = [sys.executable, "-I", "-c", CHECK, str(path), str(SCRATCH / f"{name}.data.pt")]
+def check(name: str) -> str:
+    """All delivered files of a model, in a process of its own."""
+    files = [str(path) for path in sorted(OUT.glob(f"{name}.stitched_*.py"))]
+    if not files:
+        return f"{name}: no delivered file"
+    command = [sys.executable, "-P", "-c", CHECK, str(SCRATCH / f"{name}.data.pt"), str(SCRATCH / "timing.lock")]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     try:
-        done = subprocess.run(command, env=environment, cwd="/", capture_output=True, timeout=60, check=False)
-    except subprocess.TimeoutExpired:
-        print(f"{path.name}: FAILED: no answer in 60 s", flush=True)
-        return
-    text = done.stdout.decode().strip() or f"FAILED:\n{done.stderr.decode(errors='replace')[-3000:]}"
-    print(f"{path.name}: {text}", flush=True)
+        done = subprocess.run(
+            [*command, *files], env=environment, cwd="/", capture_output=True, timeout=90, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        return f"{name}: FAILED: no answer in 90 s\n{(late.stdout or b'').decode(errors='replace')}"
+    text = done.stdout.decode(errors="replace").strip()
+    return text if done.returncode == 0 else f"{text}\n{name}: FAILED:\n{done.stderr.decode(errors='replace')[-3000:]}"
 
 
 class Step:
@@ -148,6 +167,7 @@ def raw_capture(problem: object, name: str) -> None:
     import torch
 
     from db.records import PrecisionClass
+    from evaluators.baseline_session import COMPILE_OPTIONS
     from evaluators.decomposition.capture import capture
     from evaluators.precision import apply_precision
     from evaluators.problems.reference import Reference
@@ -164,9 +184,29 @@ def raw_capture(problem: object, name: str) -> None:
         print(f"  kernels kept in a module: {len([n for n in graph.namespace if n.startswith('triton_')])}")
     if captured.break_reasons:
         print(f"  graph breaks: {captured.break_reasons}")
+    compiled = torch.compile(model, dynamic=False, **COMPILE_OPTIONS[WAY])
+    print(f"  compiled: call latency {call_us(lambda: compiled(*inputs)):.1f} us", flush=True)
     expected = [tensor.cpu() for tensor in reference.expected(inputs)]
     data = {"state": model.state_dict(), "inputs": inputs, "expected": [t.cuda() for t in expected]}  # type: ignore[attr-defined]
     torch.save({**data, "arguments": reference.init_args()}, SCRATCH / f"{name}.data.pt")
+
+
+def call_us(call: Callable[[], object]) -> float:
+    """What a caller waits, measured while no other model is timed."""
+    import fcntl
+
+    import torch
+
+    with torch.no_grad(), (SCRATCH / "timing.lock").open("w") as lock:
+        for _ in range(10):
+            call()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(50):
+            call()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - start) / 50 * 1e6
 
 
 def report(decomposition: object, step: Step) -> None:

@@ -36,7 +36,8 @@ def argument_of(value: Any, model: nn.Module, inputs: Sequence[Any]) -> Argument
     """Where an argument comes from, found by the memory that it looks at.
 
     Raises:
-        DecompositionError: it is no tensor, or a large one that the model holds outside its state dict.
+        DecompositionError: it is no tensor, a large one that the model holds outside its state dict, or none of these:
+            then a part of the model runs outside of the graph.
     """
     if not isinstance(value, Tensor):
         raise DecompositionError(f"the graph takes a {type(value).__name__}", "compile with dynamic=False")
@@ -46,7 +47,16 @@ def argument_of(value: Any, model: nn.Module, inputs: Sequence[Any]) -> Argument
     for name, weight in model.state_dict().items():
         if same_tensor(value, weight):
             return Argument(kind="weight", name=name)
+    if not any(same_tensor(value, held) for held in _held_beside(model)):
+        raise DecompositionError("the graph takes a tensor that is neither an input nor held by the model")
     return fixed_value(value)
+
+
+def _held_beside(model: nn.Module) -> Iterator[Tensor]:
+    """Tensors that a model has but its state dict has not: buffers that are not persistent, plain attributes."""
+    for module in model.modules():
+        yield from (buffer for buffer in module.buffers(recurse=False))
+        yield from (value for value in vars(module).values() if isinstance(value, Tensor))
 
 
 def fixed_value(value: Tensor) -> Argument:

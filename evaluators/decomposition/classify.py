@@ -46,7 +46,8 @@ class ModelResult(Record):
 def whole_only(decomposition: Decomposition) -> tuple[RootCause, str] | None:
     """Why only the whole module can be tried, or None where there are parts to search."""
     if decomposition.graph is None:
-        return RootCause.NOT_DECOMPOSED, decomposition.reason
+        cause = RootCause.NOT_DECOMPOSED if decomposition.n_graphs else RootCause.NO_KERNELS
+        return cause, decomposition.reason
     if not decomposition.graph.output.launches:
         return RootCause.NO_KERNELS, f"all of the time goes to {_libraries(decomposition)}"
     if decomposition.extern_share >= MOST_EXTERN:

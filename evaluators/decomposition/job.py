@@ -104,12 +104,18 @@ def _taken_apart(
 
 
 def _only_graph(captured: Captured) -> CapturedGraph:
-    if len(captured.graphs) == 1:
-        return captured.graphs[0]
-    if not captured.graphs:
-        raise DecompositionError("nothing of the model was compiled")
+    """The graph of a model that is one graph, with nothing of it run outside.
+
+    Raises:
+        DecompositionError: it is not, and why as far as the compiler says.
+    """
     why = f": {captured.break_reasons[0].splitlines()[0][:200]}" if captured.break_reasons else ""
-    raise DecompositionError(f"the model falls into {len(captured.graphs)} graphs{why}")
+    if not captured.graphs:
+        raise DecompositionError(f"nothing of the model was compiled{why}")
+    if len(captured.graphs) > 1 or why:
+        pieces = "one graph and more" if len(captured.graphs) == 1 else f"{len(captured.graphs)} graphs"
+        raise DecompositionError(f"the model falls into {pieces}{why}")
+    return captured.graphs[0]
 
 
 def chosen_configurations(output: Output, namespace: Mapping[str, Any]) -> dict[str, Configuration]:

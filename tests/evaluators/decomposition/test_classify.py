@@ -61,10 +61,15 @@ def test_a_model_without_kernels() -> None:
 
 
 def test_a_model_that_was_not_taken_apart_keeps_its_reason() -> None:
-    whole = Decomposition(problem=PROBLEM, reason="the model falls into 3 graphs")
+    whole = Decomposition(problem=PROBLEM, n_graphs=3, reason="the model falls into 3 graphs")
     assert whole_only(whole) == (RootCause.NOT_DECOMPOSED, "the model falls into 3 graphs")
     with pytest.raises(DecompositionError, match="3 graphs"):
         stitch(whole, {})
+
+
+def test_a_model_of_which_nothing_is_compiled_has_no_kernels() -> None:
+    whole = Decomposition(problem=PROBLEM, reason="nothing of the model was compiled: LSTM")
+    assert whole_only(whole) == (RootCause.NO_KERNELS, "nothing of the model was compiled: LSTM")
 
 
 @pytest.mark.parametrize(

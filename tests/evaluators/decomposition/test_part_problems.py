@@ -148,7 +148,10 @@ def test_arguments_are_found_by_their_memory() -> None:
     state = model.state_dict()
     assert argument_of(state["net.2.bias"].detach(), model, inputs).name == "net.2.bias"
     assert argument_of(inputs[0], model, inputs).kind == "input"
-    assert argument_of(torch.tensor([1.0, 2.0]), model, inputs).values == (1.0, 2.0)
+    model.plain = torch.tensor([1.0, 2.0])
+    assert argument_of(model.plain.detach(), model, inputs).values == (1.0, 2.0)
+    with pytest.raises(DecompositionError, match="neither an input nor held"):
+        argument_of(torch.tensor([1.0, 2.0]), model, inputs)
     with pytest.raises(DecompositionError, match="outside of its state dict"):
         fixed_value(torch.zeros(5000))
 
