@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from db.errors import ConfigError
+from db.errors import ConfigError, SeedError
 from db.records import Candidate, DeviceKind, Hardware, Lineage, Problem, Record, Verdict
-from evaluators.evaluator import BaselineReport
+from evaluators.evaluator import BaselineReport, Evaluator
 from evaluators.opening import open_evaluator
 from evaluators.problems import load_problem
 from evaluators.settings import EvaluatorSettings
@@ -53,16 +53,24 @@ def check_file(
     """
     source = read_program(file)
     loaded = load_problem(problem, sizes=dict(shapes or {}))
-    if not loaded.seeds:  # where the baseline is modelled, it is that of a first program
-        loaded = loaded.model_copy(update={"seeds": (source,)})
     where = resolve_device(device)
-    with open_evaluator(loaded, settings or EvaluatorSettings(), where) as evaluator:
+    with _opened(loaded, source, settings or EvaluatorSettings(), where) as evaluator:
         baseline = evaluator.baseline
         candidates = [candidate_of(n, text, loaded, file) for n, text in enumerate(freeze_autotune(source))]
         verdicts = tuple(evaluator.judge(candidate) for candidate in candidates)
         return CheckResult(
             problem=loaded, device=where, hardware=evaluator.hardware, baseline=baseline, verdicts=verdicts
         )
+
+
+def _opened(problem: Problem, source: str, settings: EvaluatorSettings, device: DeviceKind) -> Evaluator:
+    """Where the problem has no program of its own and its reference cannot be modelled, the file is the baseline."""
+    try:
+        return open_evaluator(problem, settings, device)
+    except SeedError:
+        if problem.seeds:
+            raise
+        return open_evaluator(problem.model_copy(update={"seeds": (source,)}), settings, device)
 
 
 def read_program(file: Path) -> str:

@@ -23,6 +23,12 @@ FOR_GOOD = frozenset({FailureKind.BUDGET, FailureKind.NOT_RECORDED})
 alone for a while comes back, one that refuses its key does not."""
 
 
+def is_for_good(failure: Failure) -> bool:
+    """Whether no question is answered any more after this."""
+    is_nobody_left = failure.kind in (FailureKind.NO_MODEL, FailureKind.AUTHENTICATION) and failure.is_final
+    return failure.kind in FOR_GOOD or is_nobody_left
+
+
 class Client(Protocol):
     """Whoever answers requests: a `LlmClient`, or a recording of one."""
 
@@ -60,13 +66,13 @@ class Correspondence:
         self._settle = settle
         self._on_answer = on_answer
         self._on_silence = on_silence
-        self._has_ended = False
+        self.has_ended = False  # nothing is asked, awaited or judged any more
         self.why_silent = ""  # why no model answers any more
 
     @property
     def may_bring_more(self) -> bool:
         """Whether an answer may still come."""
-        return not self._has_ended and not self.why_silent
+        return not self.has_ended and not self.why_silent
 
     async def run(self) -> None:
         """All questions of all islands."""
@@ -76,7 +82,7 @@ class Correspondence:
                     for _ in range(self._n_per_island):
                         chains.create_task(self._chain(index))
         finally:
-            self._has_ended = True
+            self.has_ended = True
 
     async def _chain(self, index: int) -> None:
         island = self._islands[index]
@@ -114,8 +120,7 @@ class Correspondence:
 
     async def _fail(self, failure: Failure) -> None:
         """Falls silent where asking again is of no use, else waits before the next question."""
-        is_nobody_left = failure.kind in (FailureKind.NO_MODEL, FailureKind.AUTHENTICATION) and failure.is_final
-        if failure.kind in FOR_GOOD or is_nobody_left:
+        if is_for_good(failure):
             if not self.why_silent:
                 self.why_silent = failure.reason
                 self._on_silence(failure.reason)

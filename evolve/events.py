@@ -103,7 +103,14 @@ class Interrupted(Record):
 
 
 class ModelsSilent(Record):
-    """No language model answers any more; the search goes on without them."""
+    """No language model answers any more; the search goes on without them, unless it has no program to go on with."""
+
+    reason: str
+    ends_run: bool = False
+
+
+class NoAnswer(Record):
+    """A run without a first program asked a language model in vain; it asks again."""
 
     reason: str
 
@@ -114,5 +121,5 @@ class RunEnded(Record):
     result: RunResult
 
 
-Event = RunStarted | Judged | Migrated | Ticked | Interrupted | ModelsSilent | RunEnded
+Event = RunStarted | Judged | Migrated | Ticked | Interrupted | ModelsSilent | NoAnswer | RunEnded
 OnEvent = Callable[[Event], None]

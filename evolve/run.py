@@ -39,8 +39,8 @@ from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
 from evolve.reflections import collect_taught
 from evolve.search import Search
-from evolve.seeding import collect_seeds
-from evolve.stopping import ROOFLINE
+from evolve.seeding import as_it_began, collect_seeds, with_seeds
+from evolve.stopping import ROOFLINE, Patience
 from islands.dialogues import Brief, DialogueSettings, Question
 from islands.knowledge import PriorKnowledge
 from islands.llm.budget import LlmBudget
@@ -54,6 +54,7 @@ from islands.seed import Seed
 RESUME_WAIT_S = 90.0  # what the actors of a killed driver may take to let go of the archive
 BREAK_S = 300.0  # no candidate takes so long: nobody was judging
 N_CONFIRMED = 3
+N_HANGING = 2  # calls in a row that may take all of their time before a first program is given up
 INTERRUPTED = "interrupted"
 
 
@@ -70,9 +71,7 @@ def run_search(config: RunConfig, *, on_event: OnEvent = ignore) -> RunResult:
     problem = load_problem(config.problem, sizes=config.shapes)
     device = resolve_device(config.device, cluster_address=config.cluster.address)
     seeds = collect_seeds(config, problem)
-    if not problem.seeds:  # a modelled baseline is that of a first program
-        problem = problem.model_copy(update={"seeds": tuple(seed.source for seed in seeds)})
-    return _go(_Start(config, problem, device, seeds), on_event)
+    return _go(_Start(config, with_seeds(problem, seeds), device, seeds), on_event)
 
 
 def resume_search(
@@ -92,13 +91,15 @@ def resume_search(
         if run is None:
             raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
         config, judged = make_config({**run.config, "archive": archive}), reader.evaluations(run.run_id)
-        problem = reader.problem(run.problem_id)
+        problem = as_it_began(reader.problem(run.problem_id), judged)
         totals = reader.llm_totals(run.run_id)
         elapsed_s = _elapsed_s(run, judged) if totals else 0.0
     if n_more is not None:
         n_judged = sum(e.candidate.lineage.operator != CONFIRM for e in judged)
         config = config.model_copy(update={"evaluations": n_judged + n_more, "time_s": None})
-    return _go(_Start(config, problem, run.device, collect_seeds(config, problem), run, totals, elapsed_s), on_event)
+    seeds = collect_seeds(config, problem)
+    start = _Start(config, with_seeds(problem, seeds), run.device, seeds, run, totals, elapsed_s)
+    return _go(start, on_event)
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,7 @@ class _Session:
             stop_when_stagnant=config.stop_when_stagnant,
             counters=self._counters,
             stop_at_roofline=config.stop_at_roofline,
+            patience=Patience(config.search.stagnation_window * config.islands, N_HANGING * config.llm.call_limit_s),
         )
 
     async def talk(self, start: _Start, models: _Models) -> None:

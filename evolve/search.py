@@ -16,10 +16,13 @@ from evolve.cluster import answer
 from evolve.correspondence import Client, Correspondence, OnAnswer
 from evolve.counters import CounterQueue
 from evolve.events import Judged, Migrated, ModelsSilent, OnEvent, Progress, Ticked
+from evolve.founding import Founding
 from evolve.judging import Judge
 from evolve.progress import ProgressMeter
-from evolve.stopping import ROOFLINE, is_at_roofline
+from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, Patience, is_at_roofline
+from islands.dialogues import Question
 from islands.grid import AddStatus
+from islands.llm.exchange import Outcome
 from islands.migration import Topology
 from islands.seed import Seed
 from islands.summary import IslandSummary
@@ -49,7 +52,9 @@ class Search:
         stop_when_stagnant: bool,
         counters: CounterQueue | None = None,
         stop_at_roofline: float = 1.0,
+        patience: Patience | None = None,
     ) -> None:
+        """`patience`: with language models, where there is no program to start from."""
         self._islands = list(islands)
         self._judge = judge
         self._archive = archive
@@ -63,6 +68,7 @@ class Search:
         self._stop_when_stagnant = stop_when_stagnant
         self._counters = counters
         self._stop_at_roofline = stop_at_roofline
+        self._founding = Founding(self._islands, budget, self._settle, on_event, patience)
         self._correspondence: Correspondence | None = None
 
     async def restore(self, judged: Sequence[Evaluation], elapsed_s: float) -> None:
@@ -76,7 +82,15 @@ class Search:
             await answer(island.restore.remote(own, _parents_abroad(own, judged)))
 
     async def seed(self, seeds: Sequence[Seed]) -> None:
-        """Judge the first programs on the first island, and give them to all. Raises SeedError if none is correct."""
+        """Judge the first programs on the first island, and give them to all.
+
+        Without any, islands start from what a language model writes.
+
+        Raises:
+            SeedError: there are some, and none is correct.
+        """
+        if not seeds:
+            return await self._founding.take_up(self._meter.best, await self.summaries())
         for index, island in enumerate(self._islands):
             candidates = await answer(island.seed.remote(list(seeds)))
             self._budget.spend(len(candidates))
@@ -84,17 +98,23 @@ class Search:
                 await self._settle(index, candidates)
             if self._meter.best is None and self._meter.first is not None:
                 raise _no_seed_works(self._meter.first)
+        return self._founding.skip()
 
     def correspond(self, client: Client, n_per_island: int, on_answer: OnAnswer) -> Correspondence:
         """From now on language models answer the questions of the islands, beside everything else."""
+
+        async def hear(question: Question, outcome: Outcome, candidate: Candidate | None) -> None:
+            self._founding.hear(outcome, candidate)
+            await on_answer(question, outcome, candidate)
+
         self._correspondence = Correspondence(
             client,
             self._islands,
             self._budget,
             n_per_island=n_per_island,
             settle=self._settle_and_migrate,
-            on_answer=on_answer,
-            on_silence=lambda reason: self._on_event(ModelsSilent(reason=reason)),
+            on_answer=hear,
+            on_silence=lambda reason: self._on_event(ModelsSilent(reason=reason, ends_run=self._meter.best is None)),
         )
         return self._correspondence
 
@@ -115,8 +135,11 @@ class Search:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+        if self._meter.best is None:
+            self._budget.stop(NO_FIRST_PROGRAM)
 
     async def _chain(self, index: int) -> None:
+        await self._founded()
         island = self._islands[index]
         while granted := self._budget.take(self._batch):
             candidates = await answer(island.ask.remote(granted))
@@ -128,6 +151,11 @@ class Search:
             else:
                 await asyncio.sleep(IDLE_S)
 
+    async def _founded(self) -> None:
+        """Wait for programs to start from, as long as language models may bring one: an empty island has no say."""
+        while not self._founding.is_over and self._correspondence is not None and not self._correspondence.has_ended:
+            await asyncio.sleep(IDLE_S)
+
     @property
     def _may_hear_more(self) -> bool:
         """Whether a model may still bring what an island cannot think of."""
@@ -138,7 +166,8 @@ class Search:
         await self._settle_and_migrate(index, candidates)
 
     async def _settle_and_migrate(self, index: int, candidates: Sequence[Candidate]) -> None:
-        await self._settle(index, candidates)
+        evaluations = await self._settle(index, candidates)
+        await self._founding.look_at(evaluations)
         await self._migrate(index)
 
     async def _settle(self, index: int, candidates: Sequence[Candidate]) -> list[Evaluation]:
@@ -211,8 +240,10 @@ class Search:
             await asyncio.sleep(TICK_S)
             progress = await self.look()
             self._on_event(Ticked(progress=progress))
-            if self._stop_when_stagnant and all(island.is_stagnant for island in progress.islands):
+            has_begun = progress.best is not None
+            if self._stop_when_stagnant and has_begun and all(island.is_stagnant for island in progress.islands):
                 self._budget.stop("stagnation")
+            self._founding.check_patience()
             await self.rescue(progress.islands)
 
     async def rescue(self, islands: Sequence[IslandSummary]) -> None:

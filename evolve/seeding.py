@@ -1,16 +1,18 @@
-"""Where a run starts from: the problem's own programs, files, and the elites of earlier archives."""
+"""Where a run starts from: the problem's own programs, files, the elites of earlier archives, or a language model."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from db.errors import SeedError
 from db.live import open_for_reading
 from db.queries import Elite
-from db.records import EntryPoint, LatencyKind, Problem
+from db.records import SEED, EntryPoint, Evaluation, LatencyKind, Problem
 from evaluators.problems import read_seed
 from evolve.config import RunConfig
+from evolve.language import has_models
 from islands.operators.freeze import freeze_autotune
 from islands.seed import Seed
 
@@ -18,22 +20,39 @@ from islands.seed import Seed
 def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
     """All first programs of a run, best known first: prior elites, files, the problem's own.
 
-    A program with `@triton.autotune` becomes one seed for each of its configurations.
+    A program with `@triton.autotune` becomes one seed for each of its configurations. Empty where nothing is known but
+    the reference, and language models are there to write the first program.
 
     Raises:
-        SeedError: nothing to start from, or a file that is no program.
+        SeedError: nothing to start from and nobody to write it, or a file that is no program.
         ArchiveError: an earlier archive cannot be read.
     """
     seeds = [seed for archive in config.seed_from for seed in _from_archive(archive, config, problem)]
     seeds += [Seed(source=read_seed(Path(path), problem.entry_point), origin=path) for path in config.seed_programs]
     seeds += [Seed(source=source, origin=problem.name) for source in problem.seeds]
     frozen = [Seed(source=source, origin=seed.origin) for seed in seeds for source in freeze_autotune(seed.source)]
-    if not frozen:
+    if not frozen and not has_models(config):
         raise SeedError(
             f"problem {problem.name!r} has no first program to evolve",
-            f"add a Triton {EntryPoint.MODEL} to its file, or give one with --seed-program FILE or --seed-from ARCHIVE",
+            f"add a Triton {EntryPoint.MODEL} to its file, give one with --seed-program FILE or --seed-from ARCHIVE, "
+            "or let a language model write it: --model provider/name",
         )
     return frozen
+
+
+def with_seeds(problem: Problem, seeds: Sequence[Seed]) -> Problem:
+    """The problem as a run judges it: a modelled baseline is that of a first program, where the run has any."""
+    return problem if problem.seeds else problem.model_copy(update={"seeds": tuple(seed.source for seed in seeds)})
+
+
+def as_it_began(problem: Problem, judged: Sequence[Evaluation]) -> Problem:
+    """A stored problem as a run of its archive knew it: without seeds, where that run began without.
+
+    An archive holds each problem once, with the seeds of the run that brought it.
+    """
+    if judged and judged[0].candidate.lineage.operator != SEED:
+        return problem.model_copy(update={"seeds": ()})
+    return problem
 
 
 def _from_archive(path: str, config: RunConfig, problem: Problem) -> list[Seed]:

@@ -12,7 +12,7 @@ from rich.spinner import Spinner
 from db.records import LatencyKind
 from evolve.cli import panels
 from evolve.cli.console import console, format_seconds, format_times, format_us, is_terminal
-from evolve.events import Event, Interrupted, Judged, ModelsSilent, OnEvent, Progress, RunStarted, Ticked
+from evolve.events import Event, Interrupted, Judged, ModelsSilent, NoAnswer, OnEvent, Progress, RunStarted, Ticked
 
 LINE_EVERY_S = 5.0
 STARTING = "starting workers, timing the baseline"
@@ -55,6 +55,8 @@ class LiveView:
             self._improvements.append(STOPPING)
         elif isinstance(event, ModelsSilent):
             self._improvements.append(silence_line(event))
+        elif isinstance(event, NoAnswer):
+            self._improvements.append(no_answer_line(event))
         elif isinstance(event, Ticked) and self._started is not None:
             width = self._live.console.width
             view = panels.dashboard(self._started, event.progress, self._improvements, width=width)
@@ -87,6 +89,8 @@ class LineView:
             print(STOPPING, flush=True)
         elif isinstance(event, ModelsSilent):
             print(silence_line(event), flush=True)
+        elif isinstance(event, NoAnswer):
+            print(no_answer_line(event), flush=True)
         elif isinstance(event, Ticked) and time.monotonic() - self._last >= self._every_s:
             self._last = time.monotonic()
             print(progress_line(event.progress, self._kind), flush=True)
@@ -100,8 +104,15 @@ class LineView:
 
 
 def silence_line(event: ModelsSilent) -> str:
-    """Why the search goes on without language models."""
+    """Why the search goes on without language models, or ends."""
+    if event.ends_run:
+        return f"no language model writes a first program: {event.reason}"
     return f"going on without language models: {event.reason}"
+
+
+def no_answer_line(event: NoAnswer) -> str:
+    """Why nothing happens."""
+    return f"no first program yet, asking again: {event.reason}"
 
 
 def start_line(event: RunStarted) -> str:

@@ -10,6 +10,7 @@ from evolve.cli.endings import INTERRUPTED
 from evolve.cli.options import DEFAULT_ARCHIVE
 from evolve.cli.words import claim
 from evolve.events import RunResult
+from evolve.stopping import NO_FIRST_PROGRAM
 
 
 def finish(result: RunResult, *, archive: str) -> None:
@@ -24,10 +25,17 @@ def finish(result: RunResult, *, archive: str) -> None:
 
 def _headline(result: RunResult) -> str:
     if result.best is None:
-        return f"{result.problem.name}: no candidate was correct"
+        return f"{result.problem.name}: {_why_nothing(result)}"
     if not result.replaces_baseline:
         return f"{result.problem.name}: keep the baseline, nothing beat it; closest {claim(result.best.verdict)}"
     return f"{result.problem.name}: {claim(result.best.verdict)}"
+
+
+def _why_nothing(result: RunResult) -> str:
+    if result.problem.seeds:
+        return "keep the baseline, no candidate was correct"
+    is_over = result.run.status is RunStatus.FINISHED
+    return f"keep the baseline, {NO_FIRST_PROGRAM}" if is_over else "there is no first program yet"
 
 
 def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:

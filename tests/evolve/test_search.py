@@ -20,10 +20,11 @@ from db.errors import SeedError
 from db.records import EntryPoint, Evaluation, Lineage, PrecisionClass
 from evolve import correspondence
 from evolve.budget import Budget
-from evolve.events import Event, Judged, Migrated, ModelsSilent, Ticked
+from evolve.events import Event, Judged, Migrated, ModelsSilent, NoAnswer, Ticked
 from evolve.judging import ActorPool, JudgePool
 from evolve.progress import ProgressMeter
 from evolve.search import CONFIRM, Search
+from evolve.stopping import NO_FIRST_PROGRAM, Patience
 from islands.actor import IslandActor
 from islands.dialogues import Brief, DialogueSettings
 from islands.llm.exchange import Completion, Failure, FailureKind, Outcome, Request
@@ -83,6 +84,7 @@ def stage(judges: tuple[ActorPool, ActorPool], tmp_path: Path) -> Iterator[Stage
         topology: str = "ring",
         batch: int = 1,
         chains: int = 2,
+        patience: Patience | None = None,
         **settings: Any,
     ) -> Stage:
         islands = [_island(index, strategy, IslandSettings(**settings)) for index in range(n_islands)]
@@ -110,6 +112,7 @@ def stage(judges: tuple[ActorPool, ActorPool], tmp_path: Path) -> Iterator[Stage
             chains_per_island=chains,
             batch=batch,
             stop_when_stagnant=True,
+            patience=patience,
         )
         return Stage(search, budget, meter, archive, islands, events)
 
@@ -296,9 +299,12 @@ class Scripted:
         )
 
 
-def talk(play: Stage, client: Scripted, n_per_island: int = 1) -> list[tuple[Outcome, Any]]:
+def talk(
+    play: Stage, client: Scripted, n_per_island: int = 1, seeds: tuple[str, ...] = ("x = 1",)
+) -> list[tuple[Outcome, Any]]:
     """Lets the islands talk to a client; what came of each answer."""
-    brief = Brief(problem=make_problem(), hardware=make_report().hardware, triton_version="3.6.0")
+    problem = make_problem().model_copy(update={"seeds": seeds})
+    brief = Brief(problem=problem, hardware=make_report().hardware, triton_version="3.6.0")
     for island in play.islands:
         ray.get(island.talk.remote(brief, DialogueSettings(in_flight=n_per_island)))
     heard: list[tuple[Outcome, Any]] = []
@@ -358,3 +364,88 @@ def test_models_keep_a_search_going_that_has_nothing_new_to_propose(stage: Stage
     talk(play, Scripted([program(30), program(20)], takes_s=0.3))
     play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate", "mutate"]
+
+
+# ------------------------------------------------------------------------------------------------- without a program
+
+
+def kernel(**says: object) -> str:
+    """An answer with a program that techniques apply to; its judges do what it says."""
+    lines = "\n".join(f"{name} = {value}" for name, value in says.items())
+    return f"```python\n{KERNEL}\n{lines}\n```\n"
+
+
+def begin(play: Stage, client: Scripted) -> None:
+    """A run of a problem without a program, to its end."""
+    talk(play, client, seeds=())
+    play.play(lambda: play.search.seed([]), play.search.run)
+
+
+def test_the_first_program_that_is_right_is_given_to_every_island(stage: StageMaker) -> None:
+    play = stage(n_islands=3, evaluations=20, migration_interval=1000)
+    client = Scripted(["no code at all", kernel(us=70, wrong=1), kernel(us=60), kernel(us=50)], takes_s=0.1)
+    begin(play, client)
+    kept = play.kept()
+    first = next(e for e in kept if e.verdict.is_correct)
+    assert first.candidate.lineage.model == "openai/scripted" and first.candidate.lineage.parents == ()
+    copies = [e for e in kept if e.candidate.lineage.operator == "seed"]
+    assert {e.candidate.island for e in copies} == {0, 1, 2} - {first.candidate.island}
+    for copy in copies:
+        assert copy.verdict.duplicate_of == copy.candidate.program_id == first.candidate.program_id
+        assert copy.candidate.lineage.seeded_from == f"program {first.candidate.program_id}"
+    rewritten = [e for e in kept if e.candidate.lineage.parents]
+    assert {e.candidate.island for e in rewritten} == {0, 1, 2}
+    assert len(kept) == 20 and play.budget.stop_reason == "evaluations"
+
+
+def test_a_run_whose_models_never_write_a_right_program_is_given_up(stage: StageMaker) -> None:
+    play = stage(n_islands=2, evaluations=500, patience=Patience(9, 600.0), stagnation_window=2)
+    wrong = [kernel(us=number, wrong=1) for number in range(1, 6)]
+    client = Scripted([*wrong, *["I cannot help with kernels"] * 100], takes_s=0.2)
+    begin(play, client)
+    assert play.budget.stop_reason == NO_FIRST_PROGRAM and play.meter.best is None
+    assert len(play.kept()) == 5 and 9 <= len(client.requests) <= 11
+    assert play.budget.evaluations_left == 500 - 5  # islands that have nothing were not even asked
+
+
+def test_models_that_fall_silent_before_a_first_program_end_the_run(stage: StageMaker) -> None:
+    play = stage()
+    begin(play, Scripted([]))
+    assert [event.ends_run for event in play.events if isinstance(event, ModelsSilent)] == [True]
+    assert play.budget.stop_reason == NO_FIRST_PROGRAM and play.kept() == []
+
+
+def test_an_outage_before_a_first_program_is_told_once_and_waited_for(
+    stage: StageMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(correspondence, "PAUSE_S", 0.3)
+    outage = Failure(kind=FailureKind.CONNECTION, reason="nobody listens there", is_final=False)
+    play = stage(evaluations=3, patience=Patience(1, 600.0))
+    begin(play, Scripted([kernel(us=60)], failures=[outage, outage]))
+    assert [event.reason for event in play.events if isinstance(event, NoAnswer)] == ["nobody listens there"]
+    assert len(play.kept()) == 3 and play.meter.best is not None
+
+
+def test_failures_before_the_first_program_are_no_stagnation(stage: StageMaker) -> None:
+    play = stage(evaluations=9, stagnation_window=2)
+    wrong = [kernel(us=number, wrong=1) for number in range(1, 6)]
+    begin(play, Scripted([*wrong, kernel(us=60)], takes_s=0.3))
+    assert play.meter.best is not None and play.count(Ticked) >= 2
+    assert [e.verdict.is_correct for e in play.kept()][:6] == [False] * 5 + [True]
+
+
+def test_a_resumed_search_gives_its_first_program_to_islands_that_have_none(stage: StageMaker, tmp_path: Path) -> None:
+    play = stage(n_islands=2)
+    lineage = Lineage(operator="synthesize", model="openai/scripted")
+    failed, first = (make_candidate(n, tmp_path, us=80.0 + n).model_copy(update={"lineage": lineage}) for n in (0, 1))
+    judged = [
+        Evaluation(candidate=failed, verdict=make_verdict(failed, "wrong")),
+        Evaluation(candidate=first, verdict=make_verdict(first)),
+    ]
+    play.play(lambda: play.search.restore(judged[:1], elapsed_s=0.0), lambda: play.search.seed([]))
+    assert play.kept() == []  # no seed has failed: models may go on
+    ray.get(play.archive.close.remote(), timeout=60)
+    play = stage(n_islands=2)
+    play.play(lambda: play.search.restore(judged, elapsed_s=0.0), lambda: play.search.seed([]))
+    (copy,) = play.kept()
+    assert copy.candidate.island == 1 and copy.candidate.program_id == first.program_id
