@@ -33,6 +33,8 @@ from evaluators.gates import correctness, first_program, speed
 from evaluators.gates.first_program import Look
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval
+from evaluators.gates.static import check_run
+from evaluators.gates.work import check_work, reads_of
 from evaluators.hardware import load_hardware
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets, list_sets
 from evaluators.interpreter.run import PRELOAD as INTERPRET_PRELOAD
@@ -40,7 +42,7 @@ from evaluators.interpreter.run import InputSet as Asked
 from evaluators.interpreter.run import InterpretResult, interpret_sets
 from evaluators.model.latency import ModelledLatency
 from evaluators.modeller import Modeller, start_interpreter
-from evaluators.preparer import NOT_CAPTURED, Preparer
+from evaluators.preparer import Preparer
 from evaluators.problems.footprint import check_fits
 from evaluators.report import BaselineReport, BaselineTime
 from evaluators.sandbox.tensors import spec_of
@@ -92,6 +94,7 @@ class ModelledEvaluator(Evaluator):
         self._zygote = starting.result()
         deadline_s = self.settings.evaluate_deadline_s
         self._modeller = Modeller(self.problem, self.hardware, self._zygote, deadline_s=deadline_s)
+        self._baseline_reads: dict[str, float] = {}  # bytes of inputs and weights, where the baseline is a seed
         self._baseline = self._model_baseline()
 
     @property
@@ -124,16 +127,19 @@ class ModelledEvaluator(Evaluator):
 
     def _judge(self, cascade: Cascade) -> Verdict:
         candidate = cascade.prepared.candidate
-        full = _full_capture(cascade.prepared)
+        full = cascade.prepared.captures[0]
         with cascade.phase("correctness"):
             found, looks = self._check_all(candidate)
         n_sets = len(self._sets.sets)
         cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
         result, cascade.error_ratio = model_gate(found, self.settings.precision)
         cascade.admit(first_program.held_to_more(result, looks) if looks else result)
-        cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
         with cascade.phase("model"):
             modelled = self._model(candidate, full)
+        work = check_work(modelled, self._baseline_reads)
+        if modelled.is_cut and not work.passed:
+            raise Unsupported(Gate.INTEGRITY, f"its trace was cut short, and says: {work.reason}")
+        cascade.admit(work)
         gain = self._baseline.device_us / modelled.device_us
         cascade.admit(speed.speed_gate(Interval(gain, gain, gain), speed.MARGIN, None, self._baseline.name))
         cascade.traced(modelled.capture)
@@ -145,7 +151,7 @@ class ModelledEvaluator(Evaluator):
         if prepared.verdict is not None:
             return Profile(source="none", note=prepared.verdict.reason)
         try:
-            modelled = self._model(candidate, _full_capture(prepared))
+            modelled = self._model(candidate, prepared.captures[0])
         except Unsupported as unsupported:
             return Profile(source="none", note=unsupported.reason)
         return modelled.profile.model_copy(update={"duration_us": modelled.device_us})
@@ -189,6 +195,9 @@ class ModelledEvaluator(Evaluator):
                 raise Refusal(Gate.CORRECTNESS, reason, mismatch._asdict())
         if result.changed_inputs:
             raise Refusal(Gate.INTEGRITY, f"input {result.changed_inputs[0]} was changed by the program")
+        ran = check_run(result.torch_ops)
+        if not ran.passed:
+            raise Refusal.of(ran)
         return outputs
 
     def _model(self, candidate: Candidate, capture: Capture) -> ModelledLatency:
@@ -224,10 +233,11 @@ class ModelledEvaluator(Evaluator):
             try:
                 if prepared.verdict is not None:
                     raise Unsupported(Gate.STATIC, prepared.verdict.reason)
-                modelled = self._model(candidate, _full_capture(prepared))
+                modelled = self._model(candidate, prepared.captures[0])
             except Unsupported as unsupported:
                 reason = unsupported.reason
                 continue
+            self._baseline_reads = reads_of(modelled)
             return self._report("seed", modelled.device_us)
         raise SeedError(
             f"no seed of problem {self.problem.name!r} can be modelled: {reason}",
@@ -255,14 +265,6 @@ class ModelledEvaluator(Evaluator):
             times=(BaselineTime(name=name, method="model", device_us=device_us),),
             versions=software_versions(),
         )
-
-
-def _full_capture(prepared: Prepared) -> Capture:
-    """The capture of the timed workload. Raises `Unsupported` where fake tensors could not run the forward."""
-    if not prepared.captures:
-        evidence = next((g.evidence.get(NOT_CAPTURED) for g in prepared.gates), None)
-        raise Unsupported(Gate.STATIC, f"its launches cannot be captured without a GPU: {evidence}")
-    return prepared.captures[0]
 
 
 def _outputs_of(result: InterpretResult, wanted: InputSet) -> list[Tensor]:

@@ -25,7 +25,6 @@ from evaluators.sandbox.client import Zygote
 from evaluators.sandbox.workspace import remove_folder
 from evaluators.versions import software_versions
 
-NOT_CAPTURED = "not_captured"  # evidence of the static gate: only a device can say what this forward does
 MAX_KEPT = 256  # folders with compiled kernels; an older one is compiled again
 
 
@@ -99,13 +98,9 @@ class Preparer:
 
     def _captured(self, prepared: Prepared) -> Prepared:
         captures, cache = [], ""
-        try:
-            for forward in self._forwards.values():
-                capture, cache = self._capture(prepared.candidate, forward, cache)
-                captures.append(capture)
-        except CaptureFailed as failed:
-            gate = GateResult(gate=Gate.STATIC, passed=True, evidence={NOT_CAPTURED: failed.reason})
-            return prepared.model_copy(update={"gates": (gate,)})
+        for forward in self._forwards.values():
+            capture, cache = self._capture(prepared.candidate, forward, cache)
+            captures.append(capture)
         for capture in captures:
             answer = check_capture(capture, self._extern_ops, self._hardware)
             if not answer.passed:
@@ -134,9 +129,9 @@ class Preparer:
                 self._zygote, {**payload, "cache_from": cache}, deadline_s=deadline_s, keep_workspace=keeps
             )
         except CaptureFailed as failed:
-            if failed.is_unsupported:
-                raise
-            raise Refusal(Gate.STATIC, failed.reason) from failed
+            # what fake tensors cannot do makes the host wait for data, which the policy refuses where it is seen
+            waits = "; its launches depend on data that the host has to read" if failed.is_unsupported else ""
+            raise Refusal(Gate.STATIC, f"{failed.reason}{waits}") from failed
         finally:
             _discard(cache)
         return capture, self._keep(str(folder)) if keeps else ""

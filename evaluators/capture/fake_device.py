@@ -45,6 +45,12 @@ def _device(tensor: Any) -> Any:
     return tensor.fake_device if _Inside.depth else CUDA_0
 
 
+def _printed(tensor: Any) -> str:
+    """Text of a tensor has its values in it: whoever asks for it reads the device."""
+    tensor.new_empty(()).item()
+    return f"tensor(..., size={tuple(tensor.shape)})"
+
+
 class OnCpu(TorchFunctionMode):  # type: ignore[misc]
     """Sends what is asked of CUDA to the CPU. Tensors that host code makes of numbers keep their values."""
 
@@ -171,6 +177,7 @@ def fake_device(hardware: Hardware, addresses: AddressSpace) -> Iterator[None]:
             ("is_cuda", property(lambda _t: True)),
             ("device", property(_device)),
             ("data_ptr", lambda tensor: addresses.address_of(tensor)),
+            ("__repr__", _printed),
         ):
             stack.enter_context(patch.object(FakeTensor, name, answer))
         stack.enter_context(patch.object(torch.nn.Module, "_apply", _apply_to_module))

@@ -54,7 +54,7 @@ N_SPREAD = 4  # programs spread over the grid, traced in full
 N_MATES = 4  # programs of one wave, to see what they share
 N_MORE_MATES = 12  # more of them, where a tensor is read far more often than it is long
 REREAD_OFTEN = 3.0
-SECONDS_PER_LAUNCH = 1.5
+SECONDS_PER_LAUNCH = 1.5  # of this process: what else the machine does must not make a trace shorter
 MATES_SEED = 0
 
 
@@ -91,7 +91,7 @@ class LoopRewriter(interpreter.ASTTransformer):  # type: ignore[misc]
     """Sends the loops of a kernel through the tracer. The names it uses are put beside those of the interpreter."""
 
     def visit_For(self, node: Any) -> Any:  # noqa: N802  as ast.NodeTransformer names it
-        self.generic_visit(node)
+        super().visit_For(node)
         node.iter = _call("traced_iterations", node.iter)
         return node
 
@@ -249,7 +249,7 @@ class _Runner:
         self._arguments = arguments
         self.n_programs = grid[0] * grid[1] * grid[2]
         self.is_timed_out = False
-        tracer.deadline = time.monotonic() + SECONDS_PER_LAUNCH
+        tracer.deadline = time.process_time() + SECONDS_PER_LAUNCH
 
     def programs(self, indices: list[int], max_iterations: tuple[int, int]) -> list[Sampled]:
         """The traced programs, in this order; fewer when time runs out, but at least the first."""

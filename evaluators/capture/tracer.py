@@ -191,7 +191,7 @@ class Tracer(interpreter.InterpreterBuilder):  # type: ignore[misc]
         return seen[0] <= WHILE_ITERATIONS
 
     def _check_time(self) -> None:
-        if time.monotonic() > self.deadline:
+        if time.process_time() > self.deadline:
             raise TraceTimeout
 
     # counting --------------------------------------------------------------------------------------------------------
@@ -443,8 +443,8 @@ def _both_ends(total: int, limit: int) -> list[int]:
     return [*range(limit - n_last), *range(total - n_last, total)]
 
 
-class TraceTimeout(Exception):  # noqa: N818  ends a program early; no error
-    """The time for a launch is used up."""
+class TraceTimeout(BaseException):
+    """The time for a launch is used up. No `Exception`: those the interpreter makes its own."""
 
 
 def spread(value: Any, shape: tuple[int, ...], dtype: Any) -> Any:

@@ -50,21 +50,66 @@ BUILTINS = _words(
 # Attributes that remember between calls, that act behind the caller's back, or that give raw memory
 ATTRIBUTES = _words(
     """
-    cache cache_info cached_property data_ptr lru_cache register_forward_hook register_forward_pre_hook
-    register_full_backward_hook register_hook register_module_forward_hook set_ share_memory_ storage
-    untyped_storage add_pre_run_hook preload device_caches pre_run_hooks
+    as_subclass backward cache cache_info cached_property data_ptr lru_cache register_forward_hook
+    register_forward_pre_hook register_full_backward_hook register_hook register_module_forward_hook set_
+    share_memory_ storage untyped_storage add_pre_run_hook preload device_caches pre_run_hooks pre_hook post_hook
+    set_active reset_active launcher_cls get_benchmarker clear_cache get_device_interface
     """
 )
 
-# Modules that modules hand out as attributes (tl.core.builtins); by import they are refused anyway
+# Modules that modules hand out as attributes (tl.core.builtins, typing.sys)
 HIDDEN_MODULES = _words(
     """
-    _C builtins ctypes gc importlib inspect io multiprocessing os pathlib pickle shutil signal socket subprocess
-    sys tempfile threading time types warnings weakref
+    _C abc ast builtins collections contextlib copyreg ctypes gc importlib inspect io keyword linecache logging
+    multiprocessing numpy np os pathlib pickle re shutil signal socket subprocess sys tempfile textwrap threading time
+    traceback types warnings weakref
     """
 )
 
 DUNDER_ATTRIBUTES = frozenset({"__init__", "__name__", "__post_init__"})
+
+# Special methods that a program may define. Others run unasked (__getattr__, __get__), swallow errors (__exit__) or
+# answer for tensors (__torch_function__)
+DEFINABLE_DUNDERS = _words(
+    "__init__ __post_init__ __call__ __repr__ __str__ __eq__ __hash__ __len__ __getitem__ __contains__ __iter__ __lt__"
+)
+
+# Of Python's own modules: what host code may use. Left out is what finds by name (attrgetter), evaluates text
+# (get_type_hints), remembers (cache) or writes (setitem).
+STANDARD_NAMES = {
+    "functools": _words("cmp_to_key partial reduce total_ordering wraps"),
+    "operator": _words(
+        """
+        abs add and_ concat contains eq floordiv ge getitem gt index inv invert is_ is_not itemgetter le lshift lt mod
+        mul ne neg not_ or_ pos pow rshift sub truediv truth xor
+        """
+    ),
+    "dataclasses": _words("FrozenInstanceError InitVar KW_ONLY asdict astuple dataclass field fields replace"),
+    "enum": _words("Enum Flag IntEnum IntFlag StrEnum auto unique"),
+    "typing": _words(
+        """
+        Any Callable ClassVar Dict Final Generic Iterable Iterator List Literal Mapping NamedTuple NoReturn Optional
+        ParamSpec Protocol Self Sequence Set Tuple Type TYPE_CHECKING TypeAlias TypeVar TypedDict Union cast final
+        overload override
+        """
+    ),
+}
+
+# What makes an object of its own, whatever it is given
+CONSTRUCTORS = _words("bool bytearray bytes complex dict float frozenset int list range set sorted str tuple")
+COPYING_METHODS = _words("clone copy new_empty new_empty_strided new_full new_ones new_tensor new_zeros")
+# Iterators keep their place: one that outlives a call counts calls
+ITERATOR_MAKERS = _words("enumerate filter iter map reversed zip")
+CONSUMERS = _words("all any bool dict float frozenset int len list max min next set sorted str sum tuple")
+
+# Methods that change what they are called on
+MUTATORS = _words(
+    """
+    add append appendleft clear copy_ difference_update discard extend extendleft insert intersection_update pop
+    popitem popleft remove reverse rotate setdefault sort symmetric_difference_update update write
+    add_module load_state_dict register_buffer register_module register_parameter set_extra_state set_submodule
+    """
+)
 
 TORCH_NAMES = _words(
     """
@@ -75,13 +120,13 @@ TORCH_NAMES = _words(
     scalar_tensor as_strided broadcast_shapes broadcast_tensors broadcast_to chunk expand_copy flatten movedim
     moveaxis narrow permute reshape select split squeeze swapaxes swapdims transpose unbind unflatten unsqueeze
     view_as_complex view_as_real is_tensor is_floating_point is_complex numel no_grad inference_mode jit autograd
-    set_grad_enabled cdiv nn cuda version accelerator promote_types result_type can_cast
+    cdiv nn cuda version accelerator promote_types result_type can_cast
     """
 )
 
 TRITON_NAMES = _words(
     """
-    Config autotune cdiv constexpr_function heuristics jit language next_power_of_2 runtime set_allocator tools
+    Config cdiv constexpr_function heuristics jit language next_power_of_2 runtime set_allocator tools
     """
 )
 
@@ -95,10 +140,20 @@ SUBMODULE_NAMES = {
     """
     ),
     "torch.jit": frozenset({"ignore", "unused", "final", "Final"}),
-    "torch.autograd": frozenset({"Function", "function", "no_grad", "set_grad_enabled"}),
+    "torch.autograd": frozenset({"Function", "function", "no_grad"}),
+    "torch.autograd.function": frozenset({"Function", "FunctionCtx", "once_differentiable"}),
     "torch.version": frozenset({"cuda", "hip"}),
     "torch.accelerator": frozenset({"current_accelerator", "is_available"}),
+    "triton.runtime.driver": frozenset({"active"}),
+    "triton.runtime.driver.active": _words(
+        "get_active_torch_device get_current_device get_current_stream get_current_target utils"
+    ),
+    "triton.runtime.driver.active.utils": frozenset({"get_device_properties"}),
 }
+
+# What kernels may not ask: work must not depend on when it is done
+CLOCKS = _words("clock clock64 globaltimer")
+CLOCK_REGISTERS = ("%clock", "%globaltimer")
 
 # Methods of tensors that compute. The dry run sees every operation; this list is there to name the line.
 COMPUTING_METHODS = _words(

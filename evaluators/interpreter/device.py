@@ -15,6 +15,8 @@ from unittest.mock import patch
 import torch
 from torch.overrides import TorchFunctionMode
 
+from evaluators.gates.integrity import poison_
+
 CUDA_0 = torch.device("cuda", 0)
 
 # as an H100 SXM answers, with fewer multiprocessors: a persistent grid should stay short under the interpreter
@@ -46,9 +48,19 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]
             return args[0]
         if function is torch.Tensor.get_device:
             return 0
-        return function(*map(_to_cpu, args), **{key: _to_cpu(value) for key, value in (kwargs or {}).items()})
+        result = function(*map(_to_cpu, args), **{key: _to_cpu(value) for key, value in (kwargs or {}).items()})
+        if function in _UNWRITTEN and result.dtype is not torch.bool:
+            poison_(result)
+        return result
 
 
+# What these hand out holds nothing, or an earlier answer: a program that relies on either is wrong
+_UNWRITTEN = frozenset(
+    {
+        *(torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted),
+        *(torch.Tensor.new_empty, torch.Tensor.new_empty_strided),
+    }
+)
 _ATTRIBUTES: dict[Any, Any] = {torch.Tensor.device: CUDA_0, torch.Tensor.is_cuda: True, torch.Tensor.is_cpu: False}
 
 

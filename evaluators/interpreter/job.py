@@ -11,6 +11,7 @@ from torch import Tensor
 from db.records import TensorSpec
 from evaluators.interpreter import shims
 from evaluators.interpreter.device import pretended_gpu
+from evaluators.interpreter.operations import OperationNames
 from evaluators.interpreter.unsupported import why_unsupported
 from evaluators.sandbox.candidate import build, load_candidate
 from evaluators.sandbox.channel import Channel
@@ -19,9 +20,9 @@ from evaluators.sandbox.tensors import open_shared, spec_of
 
 def run(channel: Channel, payload: dict[str, Any]) -> None:
     """Build a candidate once and run it on each set of inputs in turn. For each set one message is sent:
-    `{"outputs": [spec, ...]}` when every output was copied, or `{"mismatch": reason}` when they are not of the
-    announced number, type, shape and dtype. `{"unsupported": reason}` is the last message, and what the candidate
-    raises, this raises.
+    `{"outputs": [spec, ...], "torch_ops": [name, ...]}` when every output was copied, or `{"mismatch": reason}` when
+    they are not of the announced number, type, shape and dtype. `{"unsupported": reason}` is the last message, and what
+    the candidate raises, this raises.
 
     `payload`: `source`, `entry_point`, `init_args`; `weights` (name to spec); `sets`, each with `inputs` (specs, or
     plain values as `{"value": ...}`) and `outputs` (specs). The descriptors come in this order, plain values have none.
@@ -35,9 +36,9 @@ def run(channel: Channel, payload: dict[str, Any]) -> None:
             module = load_candidate(payload["source"])
             function = build(module, payload["entry_point"], payload["init_args"], weights)
         for inputs, outputs in sets:
-            with torch.no_grad(), pretended_gpu():
+            with torch.no_grad(), pretended_gpu(), OperationNames() as operations:
                 answer = _flat(function(*inputs))
-            channel.send(_deliver(answer, outputs))
+            channel.send({**_deliver(answer, outputs), "torch_ops": sorted(operations.names)})
     except Exception as error:  # whose fault it is decides whether it counts against the candidate
         reason = why_unsupported(error)
         if reason is None:

@@ -30,12 +30,14 @@ class Failure(NamedTuple):
 
 class InterpretResult(NamedTuple):
     """Exactly one of `outputs`, `failure` and `unsupported` is set. `changed_inputs` are the positions of the inputs
-    that the candidate wrote to (bitwise, by the judge's own copies)."""
+    that the candidate wrote to (bitwise, by the judge's own copies), `torch_ops` the names of operations of torch that
+    its host code called and that move bytes."""
 
     outputs: list[Tensor] | None = None
     failure: Failure | None = None
     unsupported: str | None = None
     changed_inputs: tuple[int, ...] = ()
+    torch_ops: tuple[str, ...] = ()
 
 
 class InputSet(NamedTuple):
@@ -119,7 +121,7 @@ def _conversation(child: Child, n_sets: int) -> tuple[list[dict[str, Any]], Exit
 def _result(message: dict[str, Any], exit: Exit, outputs: list[Tensor]) -> InterpretResult:
     """What a message, or the end that came instead, says of its set."""
     if "outputs" in message:
-        return InterpretResult(outputs=outputs)
+        return InterpretResult(outputs=outputs, torch_ops=tuple(map(str, message.get("torch_ops", ()))))
     if "mismatch" in message:
         return InterpretResult(failure=Failure("mismatch", str(message["mismatch"])))
     if "unsupported" in message:

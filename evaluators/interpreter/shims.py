@@ -18,6 +18,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 from evaluators.interpreter import bfloat16, libdevice
+from evaluators.interpreter.device import CUDA_0, PROPERTIES
 
 _LIBDEVICE_MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
 _applied: list[bool] = []
@@ -29,6 +30,7 @@ def apply() -> None:
         return
     _applied.append(True)
     loop_bounds_at_run_time()
+    loop_variables()
     scalar_arguments()
     libdevice_functions()
     running_sums()
@@ -47,6 +49,27 @@ def loop_bounds_at_run_time() -> None:
         scope.set_attr(tensor, "__index__", lambda value: int(value.handle.data.item()))
 
     interpreter._patch_lang_tensor = patched
+
+
+def loop_variables() -> None:
+    """`row.to(tl.int64)` where `row` counts a loop: compiled it is a tensor, interpreted a Python int. A loop that asks
+    its variable for an attribute begins with an assignment, which the interpreter makes a tensor of."""
+
+    def visit_loop(self: Any, node: Any) -> Any:
+        name = node.target.id if isinstance(node.target, ast.Name) else ""
+        if _asks(node.body, name):
+            again = ast.Assign([ast.Name(name, ast.Store())], ast.Name(name, ast.Load()))
+            node.body.insert(0, ast.copy_location(again, node))
+        self.generic_visit(node)
+        return node
+
+    interpreter.ASTTransformer.visit_For = visit_loop
+
+
+def _asks(body: list[Any], name: str) -> bool:
+    """Whether an attribute of a name is used."""
+    attributes = (n for statement in body for n in ast.walk(statement) if isinstance(n, ast.Attribute))
+    return any(isinstance(attribute.value, ast.Name) and attribute.value.id == name for attribute in attributes)
 
 
 def scalar_arguments() -> None:
@@ -114,6 +137,19 @@ def autotuned_kernels() -> None:
 class StubDriver:
     """The parts of a GPU driver that host code asks for before a launch."""
 
+    @property
+    def utils(self) -> StubDriver:
+        return self
+
+    def get_device_properties(self, _device: int = 0) -> dict[str, int]:
+        return {
+            "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
+            "max_num_regs": PROPERTIES.regs_per_multiprocessor,
+            "multiprocessor_count": PROPERTIES.multi_processor_count,
+            "warpSize": PROPERTIES.warp_size,
+            "sm_clock_rate": 1_980_000,
+        }
+
     def get_benchmarker(self) -> Callable[..., list[float]]:
         def benchmark(call: Callable[[], Any], **_options: Any) -> list[float]:
             call()
@@ -126,6 +162,9 @@ class StubDriver:
 
     def get_current_stream(self, _device: int = 0) -> int:
         return 0
+
+    def get_active_torch_device(self) -> Any:
+        return CUDA_0
 
     def get_current_target(self) -> Any:
         return triton.backends.compiler.GPUTarget("cuda", 90, 32)

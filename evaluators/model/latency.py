@@ -21,14 +21,14 @@ How well this follows measured latencies is in `benchmarks/calibration.py`, the 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from db.records import Capture, Hardware, Launch, LaunchTraffic, Profile, Record, TorchOp
 from evaluators.capture.traffic import SECTOR_BYTES, LaunchTrace
 from evaluators.model.constants import FITTED, ModelConstants
 from evaluators.model.residency import Residency, residency_of
-from evaluators.model.traffic import Traffic, footprint_bytes, traffic_of
+from evaluators.model.traffic import Traffic, footprint_bytes, read_and_written, traffic_of
 from evaluators.model.work import LINE_BYTES, busiest_unit_us, rounds_ahead, work_of
 
 # Bytes per clock between an SM and L2; between its lanes and L1 (Nvidia A100 architecture whitepaper)
@@ -52,6 +52,14 @@ class LaunchTime(Record):
     compute_us: float  # busiest unit, if all SMs worked without pause
 
 
+class Footprint(Record):
+    """Different bytes of one storage that all launches of a forward read and write, at most its size."""
+
+    name: str  # as in `AddressSpace`
+    read_bytes: float
+    written_bytes: float
+
+
 class ModelledLatency(Record):
     """A program's modelled device latency. `capture` is the one that came in, with the traffic of each launch."""
 
@@ -61,6 +69,8 @@ class ModelledLatency(Record):
     launches: tuple[LaunchTime, ...]
     torch_ops_us: float
     capture: Capture
+    footprints: tuple[Footprint, ...] = ()
+    is_cut: bool = False  # a loop that depends on data, or that takes too long, was not traced to its end
 
 
 class _Modelled(NamedTuple):
@@ -94,6 +104,8 @@ def model_latency(
         launches=tuple(part.time for part in parts),
         torch_ops_us=torch_ops_us,
         capture=capture.model_copy(update={"launches": tuple(_with_traffic(part) for part in parts)}),
+        footprints=tuple(_footprints(parts)),
+        is_cut=any(trace.is_bounded for trace in traces),
     )
 
 
@@ -198,6 +210,18 @@ def _floor_us(parts: list[_Modelled], hardware: Hardware, constants: ModelConsta
         for kind, flops in part.trace.dot_flops.items()
     )
     return max(moved_us, dots_us)
+
+
+def _footprints(parts: list[_Modelled]) -> Iterator[Footprint]:
+    """Of every storage. Launches of one forward are taken to touch different parts, until they have touched it all."""
+    found: dict[str, tuple[int, float, float]] = {}
+    for part in parts:
+        for tensor in part.trace.tensors:
+            _, read, written = found.get(tensor.name, (0, 0.0, 0.0))
+            more_read, more_written = read_and_written(tensor, part.residency)
+            found[tensor.name] = tensor.storage_bytes, read + more_read, written + more_written
+    for name, (size, read, written) in found.items():
+        yield Footprint(name=name, read_bytes=min(size, read), written_bytes=min(size, written))
 
 
 def _written_and_read(parts: list[_Modelled]) -> set[str]:

@@ -57,8 +57,13 @@ def traffic_of(
 
 def footprint_bytes(tensor: TensorTraffic, residency: Residency) -> float:
     """Different bytes of a storage that the whole grid reads for the first time or writes."""
+    return max(read_and_written(tensor, residency))
+
+
+def read_and_written(tensor: TensorTraffic, residency: Residency) -> tuple[float, float]:
+    """Different bytes of a storage that the whole grid reads before it writes them, and that it writes."""
     read = _whole_grid(tensor, tensor.first_read_bytes, residency)
-    return max(read, _whole_grid(tensor, tensor.written_bytes, residency))
+    return read, _whole_grid(tensor, tensor.written_bytes, residency)
 
 
 def _whole_grid(tensor: TensorTraffic, per_program: float, residency: Residency) -> float:

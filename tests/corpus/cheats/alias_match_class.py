@@ -1,0 +1,25 @@
+# problem: softmax
+# kind: alias
+# tries: a class pattern binds a method without naming an attribute
+# needs a GPU: no
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def ghost_kernel(out_ptr, n_elements, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n_elements
+    tl.store(out_ptr + offsets, tl.load(out_ptr + offsets, mask=mask), mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        match x:
+            case torch.Tensor(softmax=apply):
+                out = apply(1)
+        ghost_kernel[(triton.cdiv(out.numel(), 1024),)](out, out.numel(), BLOCK=1024)
+        return out

@@ -1,0 +1,37 @@
+# problem: swiglu
+# kind: fallback
+# tries: a context manager swallows the kernel's error
+# needs a GPU: no
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def swiglu_kernel(gate_ptr, up_ptr, out_ptr, n_elements, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n_elements
+    gate = tl.load(gate_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    up = tl.load(up_ptr + offsets, mask=mask, other=0.0).to(tl.float32)
+    out = gate / (1.0 + tl.exp(-gate)) * up
+    tl.store(out_ptr + offsets, out.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+class Quiet:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return True
+
+
+class ModelNew(nn.Module):
+    def forward(self, gate, up):
+        out = torch.empty_like(gate)
+        done = []
+        with Quiet():
+            done.append(True)
+            swiglu_kernel[(triton.cdiv(gate.numel(), 1024),)](gate, up, out, gate.numel(), BLOCK=1024, num_warps=4)
+        return out if done else gate / (1.0 + 2.718281828459045**-gate) * up

@@ -1,0 +1,47 @@
+# problem: softmax
+# kind: cached
+# does: tables: one of the module that is only read, one that lives for a call
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    row_max = -3.0e38
+    row_sum = 0.0
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + columns
+        x = tl.load(x_ptr + row * n_cols + offsets, mask=offsets < n_cols, other=float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(x, axis=0))
+        row_sum = row_sum * tl.exp(row_max - new_max) + tl.sum(tl.exp(x - new_max), axis=0)
+        row_max = new_max
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + columns
+        mask = offsets < n_cols
+        x = tl.load(x_ptr + row * n_cols + offsets, mask=mask, other=float("-inf"))
+        tl.store(out_ptr + row * n_cols + offsets, tl.exp(x - row_max) / row_sum, mask=mask)
+
+
+WARPS = {1024: 4, 2048: 8}
+BLOCKS = [1024, 2048]
+
+
+def pick(blocks, n_cols):
+    return min(blocks, key=lambda block: triton.cdiv(n_cols, block) * block)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        options = {}
+        options["BLOCK"] = pick(BLOCKS, x.shape[1])
+        options.update(num_warps=WARPS.get(options["BLOCK"], 4))
+        sizes = [x.shape[0]]
+        sizes += [x.shape[1]]
+        softmax_kernel[(sizes[0],)](x, out, sizes[1], **options)
+        return out

@@ -1,0 +1,31 @@
+# problem: l1_norm
+# kind: tolerance
+# does: adds in another order
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def l1_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    total = 0.0
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + columns
+        total += tl.sum(tl.abs(tl.load(x_ptr + row * n_cols + offsets, mask=offsets < n_cols, other=0.0)), axis=0)
+    mean = total / n_cols
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + columns
+        mask = offsets < n_cols
+        x = tl.load(x_ptr + row * n_cols + offsets, mask=mask, other=0.0)
+        tl.store(out_ptr + row * n_cols + offsets, x / mean, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        l1_kernel[(x.shape[0],)](x, out, x.shape[1], BLOCK=1024, num_warps=4)
+        return out
