@@ -351,7 +351,7 @@ def examine_archive(path: Path) -> Iterator[Finding]:
     except EvolveError as error:
         yield Finding(name="archive", status=Status.FAIL, found=error.message, advice=error.hint)
         return
-    unfinished = [run.run_id for run in runs if run.status != "finished"]
+    unfinished = [run.run_id for run in runs if run.status in ("running", "interrupted")]
     yield Finding(
         name="archive",
         status=Status.OK,
