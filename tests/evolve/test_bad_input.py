@@ -99,7 +99,7 @@ def watched_time(request: pytest.FixtureRequest) -> Iterator[None]:
     [
         ("Dear diary, today I saw a kernel.", r"mine.py:1: not Python", "Python 3.11"),
         ("import torch\n\ndef get_inputs():\n    return []\n", r"mine.py.*Model", "class Model"),
-        (MODEL, "no first program to evolve", "--seed-program FILE or --seed-from ARCHIVE"),
+        (MODEL, "no first program to evolve", "--seed-program FILE or --seed-from ARCHIVE.*--model"),
     ],
 )
 def test_a_file_that_is_no_problem(tmp_path: Path, text: str, message: str, hint: str) -> None:

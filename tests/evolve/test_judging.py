@@ -13,8 +13,9 @@ from support.workers import BornDead, MadeUpEvaluator, MadeUpPreparer, calls, ma
 
 from db.actor import ArchiveActor
 from db.errors import ClusterError, DeviceError
-from db.records import SEED, Candidate, Evaluation, Outcome, PrecisionClass, Verdict
+from db.records import SEED, Candidate, Evaluation, LatencyKind, Lineage, Outcome, PrecisionClass, Verdict
 from evolve.judging import MAX_CRASHES, ActorPool, JudgePool
+from evolve.known import KnownVerdicts
 
 
 class Actors(NamedTuple):
@@ -104,7 +105,7 @@ def test_equal_work_in_progress_is_waited_for(pool: JudgePool, tmp_path: Path) -
 def test_equal_work_of_an_earlier_run_counts_under_the_same_versions(
     pool: JudgePool, archive: Any, tmp_path: Path, versions: dict[str, str], n_evaluated: int
 ) -> None:
-    earlier = make_candidate(1, tmp_path, work="A", us=55.0)
+    earlier = make_candidate(1, tmp_path, work="A", us=55.0).model_copy(update={"run_id": "earlier"})
     kept = Evaluation(candidate=earlier, verdict=make_verdict(earlier, versions=versions))
     ray.get(archive.insert.remote([kept]), timeout=60)
     (verdict,) = judge(pool, make_candidate(2, tmp_path, work="A", us=66.0))
@@ -114,13 +115,37 @@ def test_equal_work_of_an_earlier_run_counts_under_the_same_versions(
 
 
 def test_what_a_run_starts_from_is_judged_again_in_every_run(pool: JudgePool, archive: Any, tmp_path: Path) -> None:
-    earlier = make_candidate(1, tmp_path, work="A", us=55.0)
+    earlier = make_candidate(1, tmp_path, work="A", us=55.0).model_copy(update={"run_id": "earlier"})
     kept = Evaluation(candidate=earlier, verdict=make_verdict(earlier))
     ray.get(archive.insert.remote([kept]), timeout=60)
     seed = make_candidate(2, tmp_path, work="A", us=66.0)
     seed = seed.model_copy(update={"lineage": seed.lineage.model_copy(update={"operator": SEED})})
     (verdict,) = judge(pool, seed)
     assert verdict.duplicate_of == "" and len(evaluated(tmp_path)) == 1
+
+
+def test_what_a_model_wrote_from_scratch_is_judged_itself(pool: JudgePool, archive: Any, tmp_path: Path) -> None:
+    """Equal work of another run was held to less; a model's edit of a program that was right may take its verdict."""
+    earlier = make_candidate(1, tmp_path, work="A", us=55.0).model_copy(update={"run_id": "earlier"})
+    ray.get(archive.insert.remote([Evaluation(candidate=earlier, verdict=make_verdict(earlier))]), timeout=60)
+    edit, first = make_candidate(2, tmp_path, work="A", us=66.0), make_candidate(3, tmp_path, work="A", us=77.0)
+    edit = edit.model_copy(update={"lineage": Lineage(operator="mutate", model="m", parents=("1",))})
+    first = first.model_copy(update={"lineage": Lineage(operator="synthesize", model="m")})
+    assert judge(pool, edit)[0].duplicate_of == earlier.program_id
+    assert judge(pool, first)[0].duplicate_of == "" and evaluated(tmp_path) == [first.candidate_id]
+
+
+def test_a_verdict_beside_another_modelled_baseline_is_none_of_this_run(
+    pool: JudgePool, archive: Any, tmp_path: Path
+) -> None:
+    earlier = make_candidate(1, tmp_path, work="A", us=55.0)
+    verdict = make_verdict(earlier)
+    assert verdict.latency is not None
+    for baseline_us, is_known in ((99.0, False), (make_report().baseline.device_us, True)):
+        latency = verdict.latency.model_copy(update={"kind": LatencyKind.MODELLED, "baseline_us": baseline_us})
+        assert pool._has_this_baseline(verdict.model_copy(update={"latency": latency})) is is_known
+    measured = verdict.latency.model_copy(update={"baseline_us": 99.0})
+    assert pool._has_this_baseline(verdict.model_copy(update={"latency": measured}))
 
 
 def test_what_another_run_refused_is_judged_again(pool: JudgePool, archive: Any, tmp_path: Path) -> None:
@@ -136,6 +161,23 @@ def test_a_resumed_run_remembers_what_it_judged(pool: JudgePool, tmp_path: Path)
     pool.remember([make_verdict(known), make_verdict(stale, versions={"judge": "0"})])
     judge(pool, known, stale)
     assert evaluated(tmp_path) == [stale.candidate_id]
+
+
+def test_equal_work_is_judged_once_however_long_the_run(
+    actors: Actors, archive: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is so long ago that only the archive knows it: the same program, and the same work written otherwise."""
+    monkeypatch.setattr(KnownVerdicts.__init__, "__defaults__", (2,))
+    pool = make_pool([actors.preparer], [actors.evaluator], archive)
+    candidates = [make_candidate(n, tmp_path, work=f"W{n}", us=50.0 + n) for n in range(4)]
+    for candidate in candidates:
+        (verdict,) = judge(pool, candidate)
+        ray.get(archive.insert.remote([Evaluation(candidate=candidate, verdict=verdict)]), timeout=60)
+    again = [c.model_copy(update={"candidate_id": f"run-1-{n:06d}"}) for n, c in enumerate(candidates)]
+    rewritten = [make_candidate(10 + n, tmp_path, work=f"W{n}", us=99.0) for n in range(4)]
+    verdicts = judge(pool, *again, *rewritten)
+    assert [v.latency.device_us for v in verdicts if v.latency] == [50.0, 51.0, 52.0, 53.0] * 2
+    assert len(evaluated(tmp_path)) == 4
 
 
 def test_what_preparation_refuses_needs_no_evaluator(pool: JudgePool, tmp_path: Path) -> None:
