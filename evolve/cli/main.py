@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "llm": ("llm", "List and sum the calls of language models."),
     "query": ("query", "Answer an SQL query on the archive."),
     "export": ("export", "Write the archive's tables as Parquet or JSONL."),
-    "recheck": ("recheck", "Run the gates again on the best programs of an archive."),
+    "recheck": ("recheck", "Run the gates again on the best programs of an archive, in fresh processes."),
     "check": ("check", "Judge one file by every gate, without a search."),
     "profile": ("profile", "Say what keeps one file from being faster, without judging it."),
     "problems": ("problems", "List the built-in problems, or show one."),
