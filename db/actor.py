@@ -179,6 +179,9 @@ class ArchiveActor:
         asked = (problem_id, hardware_id, precision, program_id, latency_kind)
         return await self._do(lambda archive: archive.known_program(*asked))
 
+    async def has_other_runs(self, problem_id: str, hardware_id: str, run_id: str) -> bool:
+        return await self._do(lambda archive: archive.has_other_runs(problem_id, hardware_id, run_id))
+
     async def elites(self, **scope: Any) -> list[Elite]:
         return await self._do(lambda archive: archive.elites(**scope))
 

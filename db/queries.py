@@ -205,14 +205,21 @@ def evaluation_of(row: Sequence[Any]) -> Evaluation:
     return Evaluation(candidate=candidate, verdict=Verdict.model_validate_json(verdict), created_at=created_s)
 
 
+def rows_on(column: str, value: str) -> Question:
+    """Whether anything has `value` in `column`, an indexed one. The usual answer is no, and costs little."""
+    return Question(f"SELECT seq FROM evaluations WHERE {column} = ? LIMIT 1", [value])
+
+
 def verdicts_on(column: str, value: str, problem_id: str, hardware_id: str) -> Question:
     """Verdicts, themselves no duplicates, on what has `value` in `column` (program_id or fingerprint), latest first.
 
-    One table and one index, because the usual answer is that there is none.
+    An index answers a question about its column alone: with a second condition beside it, DuckDB reads the table.
     """
     sql = (
-        f"SELECT run_id, precision, latency_kind, {WHOLE_VERDICT} FROM evaluations WHERE {column} = ?"
-        " AND problem_id = ? AND hardware_id = ? AND duplicate_of = '' ORDER BY seq DESC"
+        f"WITH found AS MATERIALIZED (SELECT seq, problem_id, hardware_id, duplicate_of FROM evaluations"
+        f" WHERE {column} = ?)"
+        f" SELECT run_id, precision, latency_kind, {WHOLE_VERDICT} FROM evaluations WHERE seq IN"
+        " (SELECT seq FROM found WHERE problem_id = ? AND hardware_id = ? AND duplicate_of = '') ORDER BY seq DESC"
     )
     return Question(sql, [value, problem_id, hardware_id])
 

@@ -181,8 +181,10 @@ class ArchiveReader(ABC):
 
         `precision` and `latency_kind` are what the asking run asks of its candidates.
         """
+        if not fingerprint or not self._rows(queries.rows_on("fingerprint", fingerprint)):
+            return None
         found = queries.verdicts_on("fingerprint", fingerprint, problem_id, hardware_id)
-        return self._known(found, precision, latency_kind) if fingerprint else None
+        return self._known(found, precision, latency_kind)
 
     def known_program(
         self,
@@ -195,6 +197,11 @@ class ArchiveReader(ABC):
         """The earlier verdict on the same program. Arguments as for `known_fingerprint`."""
         found = queries.verdicts_on("program_id", program_id, problem_id, hardware_id)
         return self._known(found, precision, latency_kind)
+
+    def has_other_runs(self, problem_id: str, hardware_id: str, run_id: str) -> bool:
+        """Whether any other run than this one has judged a problem on this hardware."""
+        sql = "SELECT seq FROM evaluations WHERE problem_id = ? AND hardware_id = ? AND run_id != ? LIMIT 1"
+        return bool(self._rows(Question(sql, [problem_id, hardware_id, run_id])))
 
     # --------------------------------------------------------------------------------------------------- questions
 

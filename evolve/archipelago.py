@@ -13,7 +13,8 @@ from db.errors import ClusterError
 from db.records import CONFIRM, Candidate, Evaluation
 from evolve import cluster
 from evolve.cluster import ActorDied, answer, why_it_died
-from islands.actor import IslandsActor
+from evolve.mailbox import Mailbox
+from islands.actor import Call, IslandsActor
 from islands.dialogues import DialoguesState
 from islands.reflection import Taught
 from islands.settings import IslandSettings
@@ -50,21 +51,21 @@ class Archipelago:
         """End all processes: they have nothing to put in order."""
         cluster.kill([process.actor for process in self._processes])
 
-    async def call(self, island: RemoteIsland, method: str, arguments: Sequence[Any]) -> Any:
+    async def call(self, asked: Call) -> Any:
         """Call a method of an island, again if its process dies meanwhile.
 
         Raises:
             ClusterError: its process dies whenever it is called.
         """
-        process = self._processes[island.index % len(self._processes)]
+        process = self._processes[asked.island_id % len(self._processes)]
         while True:
-            actor = process.actor
+            actor, mailbox = process.actor, process.mailbox
             try:
-                result = await answer(actor.call.remote(island.index, method, *arguments))
+                result = await mailbox.call(asked)
             except ActorDied as error:
                 await self._replace(process, actor, error)
                 continue
-            if method == "tell":
+            if asked.method == "tell":
                 process.n_deaths = 0
             return result
 
@@ -81,7 +82,7 @@ class Archipelago:
                     raise ClusterError(f"the processes of the islands keep dying: {reason}", hint)
                 cluster.kill([dead])
                 try:
-                    process.actor = await self._restored(process)
+                    process.settle_in(await self._restored(process))
                 except ActorDied as again:
                     reason = why_it_died(again)
             self._on_change(f"{process.name} died and went on from the archive: {reason}")
@@ -90,9 +91,7 @@ class Archipelago:
         """A process whose islands know all that was judged, and what is still on its way."""
         actor = process.start()
         for index in process.indices:
-            island = self.islands[index]
-            for method, arguments in await island.memories(self._archive):
-                await answer(actor.call.remote(index, method, *arguments))
+            await answer(actor.call.remote(*await self.islands[index].memories(self._archive)))
         return actor
 
 
@@ -104,7 +103,16 @@ class _Process:
         self.indices = [one["island_id"] for one in made_of]
         self.lock = asyncio.Lock()
         self.n_deaths = 0
-        self.actor = self.start()
+        self.settle_in(self.start())
+
+    def settle_in(self, actor: Any) -> None:
+        """From now on calls go to this actor."""
+        self.actor = actor
+
+        async def send(calls: Sequence[Call]) -> list[Any]:
+            return list(await answer(actor.call.remote(*calls)))
+
+        self.mailbox: Mailbox[Call] = Mailbox(send)
 
     @property
     def name(self) -> str:
@@ -125,7 +133,7 @@ class RemoteIsland:
         self._archipelago = archipelago
         self._made_of = made_of
         self._in_flight: dict[str, Candidate] = {}
-        self._talk: Sequence[Any] = ()  # the arguments, once language models propose as well
+        self._talk: tuple[Any, ...] = ()  # the arguments, once language models propose as well
         self._n_lives = 1
         self._n_told = 0  # since it was last asked for migrants
 
@@ -134,11 +142,11 @@ class RemoteIsland:
             raise AttributeError(method)
         return _Method(self, method)
 
-    async def call(self, method: str, arguments: Sequence[Any]) -> Any:
+    async def call(self, method: str, arguments: tuple[Any, ...]) -> Any:
         """Call a method, and remember what it would be a pity to lose."""
         if method == "emigrate" and not arguments and not self._may_emigrate():
             return []
-        result = await self._archipelago.call(self, method, arguments)
+        result = await self._archipelago.call(Call(self.index, method, arguments))
         match method:
             case "ask" | "seed":
                 self._in_flight.update({one.candidate_id: one for one in result})
@@ -162,7 +170,7 @@ class RemoteIsland:
             brief, settings, *taught = self._talk
             self._talk = (brief, settings, learn(taught[0] if taught else Taught()))
 
-    async def memories(self, archive: Any) -> list[tuple[str, Sequence[Any]]]:
+    async def memories(self, archive: Any) -> list[Call]:
         """The calls that bring a new process to where the dead one was. Open conversations with models are lost."""
         run_id = self._made_of["run_id"]
         judged: list[Evaluation] = await answer(archive.evaluations.remote(run_id, self.index))
@@ -170,12 +178,13 @@ class RemoteIsland:
         own = [e for e in judged if e.candidate.lineage.operator != CONFIRM]
         kept = {e.candidate.candidate_id for e in own}
         waiting = [one for name, one in self._in_flight.items() if name not in kept]
-        calls: list[tuple[str, Sequence[Any]]] = []
+        calls = [Call(self.index, "restore", (own, migrants)), Call(self.index, "readmit", (waiting,))]
         if self._talk:
             state = DialoguesState(next_number=DIALOGUES_PER_LIFE * self._n_lives)
-            calls = [("talk", self._talk), ("restore_dialogues", (state,))]
+            talking = [Call(self.index, "talk", self._talk), Call(self.index, "restore_dialogues", (state,))]
+            calls = [*talking, *calls]
         self._n_lives += 1
-        return [*calls, ("restore", (own, migrants)), ("readmit", (waiting,))]
+        return calls
 
     def _may_emigrate(self) -> bool:
         """Whether so many verdicts came in since the last time that migrants may be due: else it need not be asked."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
@@ -13,6 +14,7 @@ from db.records import SEED, Candidate, Gate, GateResult, LatencyKind, Outcome, 
 from evaluators.report import EvaluatorReport
 from evolve.busy import BusyClock
 from evolve.cluster import ActorDied, answer, why_it_died
+from evolve.known import KnownVerdicts
 from evolve.preranking import PreRanker
 
 N_TRIALS = 2  # of one candidate, when actors die
@@ -33,49 +35,86 @@ class Judge(Protocol):
 
 
 class ActorPool:
-    """Actors of one kind; a call goes to the one with the fewest calls in progress.
+    """Actors of one kind; a call goes to one with the fewest calls in progress, however many there are.
 
     One that died is avoided for a while, the longer the more often it died in a row: a dead actor fails at once and
     would draw every call.
     """
 
     def __init__(self, actors: Sequence[Any]) -> None:
-        self._actors = list(actors)
-        self._load = [0] * len(self._actors)
-        self._n_deaths = [0] * len(self._actors)  # since it last answered
-        self._avoided_until = [0.0] * len(self._actors)
-        self._busy = [BusyClock() for _ in self._actors]
+        self._members: list[_Member] = []
+        self._ready: defaultdict[int, dict[_Member, None]] = defaultdict(dict)  # by calls in progress
+        self._avoided: list[tuple[float, int, _Member]] = []  # a heap: until when
         self._last_call_at = 0.0
+        for actor in actors:
+            self.add(actor)
 
     def __len__(self) -> int:
-        return len(self._actors)
+        return len(self._members)
+
+    def add(self, actor: Any) -> None:
+        """One more to call."""
+        member = _Member(actor)
+        self._members.append(member)
+        self._ready[0][member] = None
 
     @property
     def busy_shares(self) -> tuple[float, ...]:
         """For each actor, how much of the time it had something to do, in [0, 1]: from its first answer until the last
         call of all began. What ends after that is no longer waited for by anybody with work to give."""
-        return tuple(clock.share(self._last_call_at) for clock in self._busy)
+        return tuple(member.busy.share(self._last_call_at) for member in self._members)
 
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method on the least loaded actor. Raises what the actor raises, or ActorDied."""
-        index = min(range(len(self._actors)), key=self._burden)
-        self._load[index] += 1
+        member = self._least_loaded()
+        self._load(member, 1)
         self._last_call_at = time.monotonic()
-        self._busy[index].enter()
+        member.busy.enter()
         try:
-            result = await answer(getattr(self._actors[index], method).remote(*arguments))
+            result = await answer(getattr(member.actor, method).remote(*arguments))
         except ActorDied:
-            self._avoided_until[index] = time.monotonic() + AVOIDED_S * 2 ** self._n_deaths[index]
-            self._n_deaths[index] += 1
+            self._avoid(member)
             raise
         finally:
-            self._load[index] -= 1
-            self._busy[index].leave()
-        self._n_deaths[index] = 0
+            self._load(member, -1)
+            member.busy.leave()
+        member.n_deaths = 0
         return result
 
-    def _burden(self, index: int) -> tuple[bool, int]:
-        return time.monotonic() < self._avoided_until[index], self._load[index]
+    def _least_loaded(self) -> _Member:
+        while self._avoided and self._avoided[0][0] <= time.monotonic():
+            member = heapq.heappop(self._avoided)[-1]
+            member.is_avoided = False
+            self._ready[member.n_calls][member] = None
+        ready = min((n for n, members in self._ready.items() if members), default=None)
+        if ready is None:
+            return min(self._members, key=lambda member: member.n_calls)
+        return next(iter(self._ready[ready]))
+
+    def _load(self, member: _Member, change: int) -> None:
+        self._ready[member.n_calls].pop(member, None)
+        member.n_calls += change
+        if not member.is_avoided:
+            self._ready[member.n_calls][member] = None
+
+    def _avoid(self, member: _Member) -> None:
+        if not member.is_avoided:
+            member.is_avoided = True
+            self._ready[member.n_calls].pop(member, None)
+            until = time.monotonic() + AVOIDED_S * 2**member.n_deaths
+            heapq.heappush(self._avoided, (until, id(member), member))
+        member.n_deaths += 1
+
+
+class _Member:
+    """An actor of a pool and what is known of it."""
+
+    def __init__(self, actor: Any) -> None:
+        self.actor = actor
+        self.n_calls = 0  # in progress
+        self.n_deaths = 0  # since it last answered
+        self.is_avoided = False
+        self.busy = BusyClock()
 
 
 class JudgePool:
@@ -105,12 +144,14 @@ class JudgePool:
         self._versions = report.versions
         self._precision = precision
         self._n_crashes: Counter[str] = Counter()  # in a row, by method
-        self._programs: dict[str, Verdict] = {}  # of this run, by program id
+        self._verdicts = KnownVerdicts()  # of this run
+        self._has_earlier: bool | None = None  # whether other runs judged this problem here; None: nobody asked yet
         self._in_progress: dict[str, asyncio.Future[Verdict]] = {}  # by program id or fingerprint
 
     def remember(self, verdicts: Sequence[Verdict]) -> None:
         """Verdicts of this run that are in the archive already (resume), as far as they would be the same here."""
-        self._programs.update({v.program_id: v for v in verdicts if not v.duplicate_of and self._holds_here(v)})
+        latest = {v.program_id: v for v in verdicts if not v.duplicate_of and self._holds_here(v)}
+        self._verdicts.update(latest.values())
 
     async def judge(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         """One verdict for each candidate, in order."""
@@ -127,11 +168,13 @@ class JudgePool:
         return _as_verdict(await self._with_retry(self._evaluators, "evaluate", candidate, prepared))
 
     async def _judge(self, candidate: Candidate) -> Verdict:
-        known = self._programs.get(candidate.program_id)
+        known = self._verdicts.on_program(candidate.program_id)
+        if known is None and self._verdicts.is_forgotten(candidate.program_id):
+            known = await self._ask_archive("known_program", candidate, candidate.program_id)
         if known is not None:
             return repeat(known, candidate)
         verdict = await self._once(candidate.program_id, candidate, lambda: self._prepare_and_evaluate(candidate))
-        self._programs.setdefault(candidate.program_id, verdict)
+        self._verdicts.add(verdict)
         return verdict
 
     async def _prepare_and_evaluate(self, candidate: Candidate) -> Verdict:
@@ -161,14 +204,24 @@ class JudgePool:
         lineage = candidate.lineage
         if not fingerprint or lineage.operator == SEED or lineage.is_from_scratch:
             return None
-        verdict: Verdict | None = await answer(
-            self._archive.known_fingerprint.remote(
-                candidate.problem_id, self._hardware_id, self._precision, fingerprint, self._report.baseline.kind
-            )
-        )
+        verdict = self._verdicts.on_work(fingerprint)
+        if verdict is None and await self._archive_knows_more(candidate):
+            verdict = await self._ask_archive("known_fingerprint", candidate, fingerprint)
         if verdict is None or not self._holds_here(verdict) or not self._has_this_baseline(verdict):
             return None
         return verdict if verdict.is_correct or verdict.run_id == candidate.run_id else None
+
+    async def _archive_knows_more(self, candidate: Candidate) -> bool:
+        """Whether the archive may have a verdict on this problem that is not known here: else it is not asked."""
+        if self._has_earlier is None:
+            asked = (candidate.problem_id, self._hardware_id, candidate.run_id)
+            self._has_earlier = await answer(self._archive.has_other_runs.remote(*asked))
+        return self._has_earlier or self._verdicts.has_forgotten
+
+    async def _ask_archive(self, method: str, candidate: Candidate, value: str) -> Verdict | None:
+        asked = (candidate.problem_id, self._hardware_id, self._precision, value, self._report.baseline.kind)
+        verdict: Verdict | None = await answer(getattr(self._archive, method).remote(*asked))
+        return verdict
 
     def _has_this_baseline(self, verdict: Verdict) -> bool:
         """A modelled baseline is a first program's or the reference's, and never wavers; a measured one does."""

@@ -13,6 +13,7 @@ from evolve.events import BestSoFar, GateCount, Progress
 from islands.summary import IslandSummary
 
 RATE_WINDOW_S = 30.0
+N_LEADERS = 64  # the fastest programs: nobody asks for more, and a long run has hundreds of thousands
 
 
 class ProgressMeter:
@@ -23,7 +24,7 @@ class ProgressMeter:
         self._recent: deque[float] = deque()
         self._funnel = {gate: GateCount() for gate in Gate}
         self._n_judged = self._n_duplicates = self._n_failed = 0
-        self._correct: dict[str, Evaluation] = {}  # by program id, fastest look
+        self._leaders: dict[str, Evaluation] = {}  # correct, by program id; at most twice as many as are asked for
         self._confirmed: list[Evaluation] = []
         self.first: Evaluation | None = None  # what was judged first: a program that the run starts from
 
@@ -33,23 +34,23 @@ class ProgressMeter:
         return next(iter(self._confirmed or self.fastest()), None)
 
     def fastest(self) -> list[Evaluation]:
-        """Correct programs, fastest first."""
-        return sorted(self._correct.values(), key=_device_us)
+        """The fastest correct programs, fastest first; `N_LEADERS` of them at least, where there are so many."""
+        return sorted(self._leaders.values(), key=_device_us)
 
     def confirm(self, evaluations: Sequence[Evaluation]) -> bool:
         """Take second judgements in; whether any program passed again. One that did not counts as correct no more."""
         for evaluation in evaluations:
             if not evaluation.verdict.is_correct:
-                self._correct.pop(evaluation.verdict.program_id, None)
+                self._leaders.pop(evaluation.verdict.program_id, None)
         self._confirmed = sorted((e for e in evaluations if e.verdict.is_correct), key=_device_us)
         return bool(self._confirmed)
 
     def revise(self, verdicts: Sequence[Verdict]) -> None:
         """Later verdicts take the place of earlier ones of the same candidate."""
         for verdict in verdicts:
-            known = self._correct.get(verdict.program_id)
+            known = self._leaders.get(verdict.program_id)
             if known is not None and known.verdict.candidate_id == verdict.candidate_id:
-                self._correct[verdict.program_id] = known.model_copy(update={"verdict": verdict})
+                self._leaders[verdict.program_id] = known.model_copy(update={"verdict": verdict})
 
     def count(self, evaluation: Evaluation, *, is_new: bool = True) -> None:
         """Count one verdict; `is_new=False` for those that a resumed run finds in the archive."""
@@ -61,12 +62,19 @@ class ProgressMeter:
         for result in verdict.gates if not verdict.duplicate_of else ():
             seen = self._funnel[result.gate]
             self._funnel[result.gate] = GateCount(asked=seen.asked + 1, passed=seen.passed + result.passed)
-        if verdict.is_correct and not verdict.duplicate_of:
-            self._correct[verdict.program_id] = evaluation
-        elif verdict.is_correct:
-            self._correct.setdefault(verdict.program_id, evaluation)
+        if verdict.is_correct:
+            self._follow(evaluation)
         if is_new:
             self._recent.append(time.monotonic())
+
+    def _follow(self, evaluation: Evaluation) -> None:
+        verdict = evaluation.verdict
+        if verdict.duplicate_of:
+            self._leaders.setdefault(verdict.program_id, evaluation)
+        else:
+            self._leaders[verdict.program_id] = evaluation
+        if len(self._leaders) > 2 * N_LEADERS:
+            self._leaders = {e.verdict.program_id: e for e in self.fastest()[:N_LEADERS]}
 
     def look(self, islands: Sequence[IslandSummary]) -> Progress:
         """The state now."""

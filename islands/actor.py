@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ray
 
@@ -22,6 +22,14 @@ from islands.strategies import make_strategy
 from islands.summary import IslandSummary
 
 GC_THRESHOLDS = (50_000, 20, 100)
+
+
+class Call(NamedTuple):
+    """A method of an island, and what it is called with."""
+
+    island_id: int
+    method: str
+    arguments: tuple[Any, ...]
 
 
 class HostedIsland:
@@ -139,6 +147,6 @@ class IslandsActor:
         gc.set_threshold(*GC_THRESHOLDS)
         self._islands = {made_of["island_id"]: HostedIsland(**made_of) for made_of in islands}
 
-    def call(self, island_id: int, method: str, *arguments: Any) -> Any:
-        """Call a method of an island."""
-        return getattr(self._islands[island_id], method)(*arguments)
+    def call(self, *calls: Call) -> list[Any]:
+        """Methods of islands, with their arguments; the answers in order."""
+        return [getattr(self._islands[one.island_id], one.method)(*one.arguments) for one in calls]
