@@ -306,7 +306,8 @@ def talk(
     problem = make_problem().model_copy(update={"seeds": seeds})
     brief = Brief(problem=problem, hardware=make_report().hardware, triton_version="3.6.0")
     for island in play.islands:
-        ray.get(island.talk.remote(brief, DialogueSettings(in_flight=n_per_island)))
+        settings = DialogueSettings(in_flight=n_per_island, operators=("mutate",), reflect_every=0)
+        ray.get(island.talk.remote(brief, settings))
     heard: list[tuple[Outcome, Any]] = []
 
     async def note(question: Any, outcome: Outcome, candidate: Any) -> None:

@@ -27,6 +27,8 @@ from evaluators.opening import open_evaluator
 
 pytestmark = pytest.mark.gpu
 
+SEED_LINEAGE = Lineage(operator="seed")
+
 SOFTMAX = """
 import torch
 import torch.nn as nn
@@ -96,7 +98,7 @@ def problem_of(source: str, seed: str, **small: int) -> Problem:
     return Problem(name="p", kind="kernelbench", source=source, workloads=workloads, seeds=(seed,))
 
 
-def judge(evaluator: Evaluator, problem: Problem, source: str) -> Verdict:
+def judge(evaluator: Evaluator, problem: Problem, source: str, lineage: Lineage = SEED_LINEAGE) -> Verdict:
     candidate = Candidate(
         candidate_id=f"t-0-{next(counter):06d}",
         run_id="t",
@@ -104,7 +106,7 @@ def judge(evaluator: Evaluator, problem: Problem, source: str) -> Verdict:
         island=0,
         source=source,
         entry_point=EntryPoint.MODEL,
-        lineage=Lineage(operator="seed"),
+        lineage=lineage,
     )
     return evaluator.judge(candidate)
 
@@ -138,6 +140,13 @@ def test_an_honest_program_is_correct_and_timed(evaluator: Evaluator, problem: P
     assert verdict.profile is not None and verdict.fingerprint
     assert verdict.error_ratio is None or verdict.error_ratio <= 10
     assert {"prepare", "load", "correctness", "timing"} <= set(verdict.seconds)
+
+
+def test_a_program_written_from_scratch_is_looked_at_more_closely(evaluator: Evaluator, problem: Problem) -> None:
+    verdict = judge(evaluator, problem, softmax_with(), Lineage(operator="synthesize", model="a model"))
+    (model,) = [gate for gate in verdict.gates if gate.gate is Gate.MODEL]
+    rule = model.evidence["first_program"]  # three seeds of the small workload, one of the full one
+    assert verdict.is_correct and rule["n_within"] + rule["n_as_exact_as_the_reference"] == 4
 
 
 def test_the_baseline_is_the_fastest_of_three(evaluator: Evaluator) -> None:
