@@ -57,6 +57,7 @@ class _Host:
         self._flow = flow
         self._part = part
         self._chosen = chosen
+        self._outputs = {content.name for content in outputs_of(flow, part)}
         self._memories = {c.memory: _Held(c.name, c.spec, is_own=False) for c in inputs_of(flow, part)}
         self._device = f"{part.inputs[0].name}.device"
         self._lines: list[str] = []
@@ -95,8 +96,15 @@ class _Host:
         """Where to write: memory that the program has made already, or a new one."""
         held = self._memories.get(memory)
         if held and held.is_own:
-            return held
+            return held if held.spec == spec else self._seen_as(held, name, spec)
         self._lines.append(f"{name} = torch.empty_strided({_layout(spec)}, device={self._device})")
+        return _Held(name, spec, is_own=True)
+
+    def _seen_as(self, held: _Held, name: str, spec: TensorSpec) -> _Held:
+        """Memory that is used again for a tensor of another shape: where that tensor comes out, it has to look so."""
+        if name == held.variable or name not in self._outputs:
+            return held
+        self._lines.append(f"{name} = {held.variable}.as_strided({spec.shape}, {spec.strides})")
         return _Held(name, spec, is_own=True)
 
     def _fill(self, its: StepFlow) -> None:

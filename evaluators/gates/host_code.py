@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from evaluators.gates import policy
 from evaluators.gates.kernel_code import kernel_findings
 from evaluators.gates.lasting import Function, Scope
-from evaluators.gates.library import MAY, is_module, refusal_of
+from evaluators.gates.library import MAY, is_allowed_operation, is_module, refusal_of
 from evaluators.gates.reachable import dotted_name, full_name, is_kernel, module_aliases, reachable_statements
 
 Finding = tuple[int, str]
@@ -89,6 +89,8 @@ class HostReader(ast.NodeVisitor):
         if not isinstance(node.ctx, ast.Load):
             self._check_written_attribute(node)
         full = self._full_name(node)
+        if is_allowed_operation(full, self._allowed):
+            return
         names = (dotted_name(node) or "").split(".")[1:] if full else [node.attr]
         refused = [name for name in names if self._is_refused(name, node)]
         if refused:

@@ -41,8 +41,8 @@ def _attribute_refusal(node: ast.Attribute, own: set[str], aliases: Mapping[str,
     root = (dotted_name(node) or "").partition(".")[0]
     if not isinstance(node.ctx, ast.Load) and root not in own:
         return f"writes to {ast.unparse(node)}"
-    is_experimental = node.attr.startswith("_experimental")
-    if node.attr in policy.HIDDEN_MODULES or (node.attr.startswith("_") and not is_experimental):
+    is_known = node.attr.startswith("_experimental") or node.attr in policy.KERNEL_PRIVATE
+    if node.attr in policy.HIDDEN_MODULES or (node.attr.startswith("_") and not is_known):
         return f".{node.attr} is not for kernels"
     if node.attr in policy.CLOCKS:
         return f".{node.attr}() reads the clock; work must not depend on when it is done"

@@ -28,6 +28,14 @@ def refusal_of(full: str, allowed: Iterable[str] = ()) -> str:
     return _library_refusal(full, parts)
 
 
+def is_allowed_operation(full: str, allowed: Iterable[str]) -> bool:
+    """Whether a full name is an allowed operation of ATen: "torch.ops.aten.mm", with or without its overload."""
+    match full.split("."):
+        case ["torch", "ops", "aten", name] | ["torch", "ops", "aten", name, _]:
+            return name in allowed
+    return False
+
+
 def _library_refusal(full: str, parts: list[str]) -> str:
     if full.startswith("torch.nn.functional."):
         return f"{full} computes in torch; do it in a kernel"

@@ -153,6 +153,8 @@ SUBMODULE_NAMES = {
 
 # What kernels may not ask: work must not depend on when it is done
 CLOCKS = _words("clock clock64 globaltimer")
+# Triton's own for taking a number out of a constant: the kernels of Inductor's split scan call it
+KERNEL_PRIVATE = frozenset({"_unwrap_if_constexpr"})
 CLOCK_REGISTERS = ("%clock", "%globaltimer")
 
 # Methods of tensors that compute. The dry run sees every operation; this list is there to name the line.
@@ -189,6 +191,7 @@ SAME_OPERATION = {
     "_scaled_dot_product_flash_attention": "scaled_dot_product_attention",
     "_scaled_dot_product_efficient_attention": "scaled_dot_product_attention",
     "_scaled_dot_product_cudnn_attention": "scaled_dot_product_attention",
+    "bias_addmm": "addmm",  # what Inductor calls an addmm whose bias is one row
 }
 
 # Operations seen in a dry run that are no computation: they fill or move memory, and their time counts

@@ -9,6 +9,7 @@ from db.records import EntryPoint
 from evaluators.capture.capture import capture_candidate
 from evaluators.decomposition.access import access_of, split_in_place
 from evaluators.decomposition.configurations import configurations
+from evaluators.decomposition.decompose import stitch
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.flow import Flow
 from evaluators.decomposition.grids import grid_text
@@ -20,6 +21,7 @@ from evaluators.decomposition.unwrap import unwrapped
 from evaluators.gates.static import check_policy
 from evaluators.hardware import load_hardware
 from evaluators.sandbox import Zygote
+from tests.support.decompositions import decomposition_of
 from tests.support.inductor import FOLDER, MODELS, output_of
 
 H200 = (FOLDER / "h200.py.txt").read_text()
@@ -131,3 +133,23 @@ def test_a_call_that_is_no_triton_function_is_refused() -> None:
     text = kernel.source.replace("libdevice.rsqrt(", "triton_helpers.set_driver_to_gpu(")
     with pytest.raises(DecompositionError, match="set_driver_to_gpu"):
         plain(kernel.model_copy(update={"source": text}), in_place=True)
+
+
+def test_memory_that_a_part_uses_again_comes_out_in_the_shape_of_what_it_holds_last() -> None:
+    """On an H200 a group answered (256, 1) for an output of (256,)."""
+    decomposition = decomposition_of("softmax_pool")
+    assert decomposition.graph is not None
+    flow = Flow(decomposition.graph.output)
+    (group,) = group_parts(flow)
+    source = unwrapped(flow, group, decomposition.graph.chosen, EntryPoint.FUNCTION)
+    assert [t.spec.shape for t in group.outputs] == [(256, 65536), (256,)]
+    assert "buf7 = buf3.as_strided((256,), (1,))" in source and "return buf4, buf7" in source
+    assert "buf5 = " not in source  # nobody outside sees it
+
+
+def test_a_split_scan_is_legal_by_the_static_gate() -> None:
+    """It calls a private name of Triton's, to take a number out of a constant."""
+    source = stitch(decomposition_of("gated_scan"), {})
+    assert "._unwrap_if_constexpr(" in source
+    gate = check_policy(source, "ModelNew")
+    assert gate.passed, gate.reason

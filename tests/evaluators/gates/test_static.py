@@ -120,6 +120,20 @@ def test_operations_that_the_baseline_calls_are_free() -> None:
     assert not check_policy(source, "ModelNew", ["aten.convolution"]).passed
 
 
+def test_an_operation_that_has_no_public_name_is_free_where_the_baseline_calls_it() -> None:
+    flash = "_scaled_dot_product_flash_attention"
+    source = at_line_20(f"a = torch.ops.aten.{flash}.default(x, x, x, scale=0.125)")
+    assert check_policy(source, "ModelNew", [f"aten.{flash}"]).passed
+    assert "line 20" in check_policy(source, "ModelNew", ["aten._scaled_dot_product_efficient_attention"]).reason
+    assert "line 20" in check_policy(source.replace("ops.aten", "ops.other"), "ModelNew", [f"aten.{flash}"]).reason
+
+
+def test_a_product_with_a_bias_of_one_row_is_an_addmm() -> None:
+    source = at_line_20("x = torch.addmm(x[0], x, x)")
+    assert check_policy(source, "ModelNew", ["aten.bias_addmm"]).passed
+    assert not check_policy(source, "ModelNew", ["aten.mm"]).passed
+
+
 def test_a_function_is_an_entry_point_as_well() -> None:
     source = (
         SOFTMAX
