@@ -26,7 +26,7 @@ MAX_FAILURES = 2  # batches in a row without any counters: nobody may read them 
 FIRST_GUESS_S = 1.0  # of a GPU, for the counters of one program of the suite on an H200
 LEAST_S = 0.05
 
-N_FIRST, FIRST_PATIENCE_S = 4, 3.0
+N_FIRST, FIRST_PATIENCE_S = 2, 3.0
 """The first batch is small, early and in advance of its share: without it nobody knows what limits the programs that a
 short run starts from."""
 

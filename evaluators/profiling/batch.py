@@ -16,7 +16,7 @@ from evaluators.sandbox.client import Child, ChildEnded, Zygote
 JOB = "evaluators.profiling.job:run_ncu"
 LOAD_S = 180.0  # start of ncu and Python, and compilation of a batch
 SECONDS_PER_PROGRAM = 2.0  # of the GPU, on average over a batch
-MOST_SECONDS = 6.0  # of the GPU, for one program
+MOST_SECONDS = 15.0  # of the GPU, for one program: ncu saves all memory that a launch of gigabytes can reach
 OVERRUN_S = 10.0  # one launch that is replayed cannot be stopped
 WRITE_S = 60.0
 WAIT_S = 1800.0  # for the GPU's lock
