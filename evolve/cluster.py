@@ -110,6 +110,11 @@ def count_gpus() -> int:
     return int(ray.cluster_resources().get("GPU", 0))
 
 
+def count_free_gpus() -> int:
+    """GPUs of the cluster that no actor holds or waits for."""
+    return int(ray.available_resources().get("GPU", 0))
+
+
 def count_cpus() -> int:
     """CPU cores of the cluster."""
     return int(ray.cluster_resources().get("CPU", 1))

@@ -29,7 +29,7 @@ class ClusterSettings(BaseModel):
     address: str = ""  # of a running Ray cluster; empty starts one on this machine
     n_evaluators: int = Field(0, ge=0)  # 0: one per GPU, or one for a CPU
     n_preparers: int = Field(0, ge=0)  # 0: one for every eight cores; where none, evaluators compile too
-    n_island_processes: int = Field(0, ge=0)  # that share the islands; 0: as many as half of the cores, and at least one
+    n_island_processes: int = Field(0, ge=0)  # that share the islands; 0: one for every two cores, at least one
 
 
 class CounterSettings(BaseModel):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from db.actor import ArchiveActor
-from db.errors import ClusterError
+from db.errors import ClusterError, EvolveError
 from db.records import DeviceKind, Problem
 from evaluators.actor import start_evaluator, start_preparer
 from evaluators.report import EvaluatorReport
@@ -52,7 +53,10 @@ class Crew:
         self._archipelago: Archipelago | None = None
         self._preparers: list[Any] = []
         self._evaluators: list[Any] = []
+        self._report: EvaluatorReport | None = None
         self.archive: Any = None
+        self.evaluators = ActorPool(())
+        self.preparers = ActorPool(())  # where there are none, an evaluator prepares too
 
     async def open(self) -> EvaluatorReport:
         """Start the actors, where Ray runs; say what judges here and what the baseline takes.
@@ -73,7 +77,39 @@ class Crew:
         except ActorDied as error:
             message = f"a worker of this run cannot start: {why_it_died(error)}"
             raise ClusterError(message, "install the same version of this package on every node") from error
-        return agreed([_as_report(report) for report in reports])
+        self.evaluators = ActorPool(self._evaluators)
+        self.preparers = ActorPool(self._preparers or self._evaluators)
+        self._report = agreed([_as_report(report) for report in reports])
+        return self._report
+
+    async def recruit(self, n_gpus: int) -> int:
+        """Put GPUs to work that nobody uses, as far as they judge alike, and cores that came with them.
+
+        Returns:
+            How many of them are of no use: their evaluators cannot start, or differ.
+        """
+        joining = [start_evaluator(self._problem, self._judging, self._device) for _ in range(n_gpus)]
+        taken = await asyncio.gather(*(self._join(evaluator) for evaluator in joining))
+        for _ in range(len(self._preparers), self._n_preparers() if self._preparers else 0):
+            self._preparers.append(start_preparer(self._problem, self._judging, CORES_PER_PREPARER))
+            self.preparers.add(self._preparers[-1])
+        return taken.count(False)
+
+    async def _join(self, evaluator: Any) -> bool:
+        """Whether an evaluator that was started during the run is one of the crew from now on."""
+        assert self._report is not None
+        try:
+            report = _as_report(await answer(evaluator.report.remote()))
+            agreed([self._report, report])
+        except (ActorDied, EvolveError) as error:
+            reason = why_it_died(error) if isinstance(error, ActorDied) else str(error)
+            self._on_change(f"a GPU that came is not used: {reason}")
+            cluster.kill([evaluator])
+            return False
+        self._evaluators.append(evaluator)
+        self.evaluators.add(evaluator)
+        self._on_change(f"a GPU came: {len(self._evaluators)} evaluators now")
+        return True
 
     def _start_evaluators(self) -> list[Any]:
         return [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
@@ -107,13 +143,12 @@ class Crew:
         return self._archipelago.islands if self._archipelago else ()
 
     @property
-    def preparers(self) -> ActorPool:
-        """Where there are none, an evaluator prepares too."""
-        return ActorPool(self._preparers or self._evaluators)
-
-    @property
-    def evaluators(self) -> ActorPool:
-        return ActorPool(self._evaluators)
+    def n_wanted(self) -> int:
+        """How many more evaluators the run would have, if there were GPUs for them."""
+        if self._device is DeviceKind.CPU:
+            return 0
+        limit = self._config.cluster.n_evaluators
+        return max(0, limit - len(self._evaluators)) if limit else cluster.count_gpus()
 
     @property
     def chains_per_island(self) -> int:
@@ -183,7 +218,9 @@ def agreed(reports: Sequence[EvaluatorReport]) -> EvaluatorReport:
 
 def settings_for(config: RunConfig, device: DeviceKind) -> EvaluatorSettings:
     """What the evaluators and preparers of a run are told. Where everything is modelled nothing is ranked before."""
-    told = {"target": config.target, "precision": config.precision}
+    told: dict[str, object] = {"target": config.target, "precision": config.precision}
+    if config.window and config.judging.secret_seed is None:  # error ratios are a part of what can be repeated
+        told["secret_seed"] = random.Random(f"{config.rng_seed}/inputs").getrandbits(31)
     return config.judging.model_copy(update=told if device is DeviceKind.CUDA else {**told, "pre_rank": 0.0})
 
 

@@ -116,10 +116,16 @@ class NoAnswer(Record):
 
 
 class RunEnded(Record):
+class CrewChanged(Record):
+    """A process died and was replaced, or evaluators came or could not be used."""
+
+    what: str  # a line for people
+
+
     """The last event of a run."""
 
     result: RunResult
 
 
-Event = RunStarted | Judged | Migrated | Ticked | Interrupted | ModelsSilent | NoAnswer | RunEnded
+Event = RunStarted | Judged | Migrated | Ticked | Interrupted | ModelsSilent | NoAnswer | CrewChanged | RunEnded
 OnEvent = Callable[[Event], None]

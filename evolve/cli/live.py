@@ -12,7 +12,18 @@ from rich.spinner import Spinner
 from db.records import LatencyKind
 from evolve.cli import panels
 from evolve.cli.console import console, format_seconds, format_times, format_us, is_terminal
-from evolve.events import Event, Interrupted, Judged, ModelsSilent, NoAnswer, OnEvent, Progress, RunStarted, Ticked
+from evolve.events import (
+    CrewChanged,
+    Event,
+    Interrupted,
+    Judged,
+    ModelsSilent,
+    NoAnswer,
+    OnEvent,
+    Progress,
+    RunStarted,
+    Ticked,
+)
 
 LINE_EVERY_S = 5.0
 STARTING = "starting workers, timing the baseline"
@@ -57,6 +68,8 @@ class LiveView:
             self._improvements.append(silence_line(event))
         elif isinstance(event, NoAnswer):
             self._improvements.append(no_answer_line(event))
+        elif isinstance(event, CrewChanged):
+            self._improvements.append(event.what)
         elif isinstance(event, Ticked) and self._started is not None:
             width = self._live.console.width
             view = panels.dashboard(self._started, event.progress, self._improvements, width=width)
@@ -91,6 +104,8 @@ class LineView:
             print(silence_line(event), flush=True)
         elif isinstance(event, NoAnswer):
             print(no_answer_line(event), flush=True)
+        elif isinstance(event, CrewChanged):
+            print(event.what, flush=True)
         elif isinstance(event, Ticked) and time.monotonic() - self._last >= self._every_s:
             self._last = time.monotonic()
             print(progress_line(event.progress, self._kind), flush=True)
