@@ -29,7 +29,7 @@ from evolve.config import RunConfig, make_config
 from evolve.counters import CounterQueue, revised
 from evolve.crew import Crew
 from evolve.device import resolve_device
-from evolve.events import Event, Interrupted, OnEvent, RunEnded, RunResult, RunStarted
+from evolve.events import CrewChanged, Event, Interrupted, OnEvent, RunEnded, RunResult, RunStarted
 from evolve.exchange import WAITS, Exchange, Offer, is_exchanged, offers_of
 from evolve.judging import JudgePool
 from evolve.knowledge import collect_knowledge
@@ -160,7 +160,9 @@ def _open_models(start: _Start, keys: Keys, run_id: str) -> _Models:
 async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id: str, on_event: OnEvent) -> RunResult:
     if models.client is not None:
         await models.client.prepare()
-    async with Crew(start.config, start.problem, start.device, run_id, prior) as crew:
+    async with Crew(
+        start.config, start.problem, start.device, run_id, prior, lambda what: on_event(CrewChanged(what=what))
+    ) as crew:
         report = await crew.open()
         run = _continued(start.run) if start.run else _new_run(start, run_id, report)
         await answer(crew.archive.add_problem.remote(start.problem))
