@@ -18,6 +18,8 @@ from evaluators.settings import EvaluatorSettings
 from islands.dialogues import DialogueSettings
 from islands.settings import IslandSettings
 
+WINDOW_PER_ISLAND = 4
+
 _DURATION = re.compile(r"(?:(?P<h>\d+(?:\.\d+)?)h)?(?:(?P<m>\d+(?:\.\d+)?)m)?(?:(?P<s>\d+(?:\.\d+)?)s?)?")
 
 
@@ -77,6 +79,7 @@ class RunConfig(BaseModel):
     precision: PrecisionClass = PrecisionClass.REFERENCE
     strategy: Literal["map-elites", "best-of-n", "greedy", "beam"] = "map-elites"
     topology: str = "ring"
+    parts: Literal["auto", "always", "never"] = "auto"  # whether a module is taken apart and searched part by part
     seed_from: tuple[str, ...] = ()  # archives whose elites are judged again and start this run
     seed_problem: str = ""  # take them from this problem instead of the same one
     seed_programs: tuple[str, ...] = ()  # files with a first program
@@ -84,12 +87,19 @@ class RunConfig(BaseModel):
     n_seeds: int = Field(8, ge=1)  # elites taken from each archive at most
     rng_seed: int = 0
     batch: int = Field(1, ge=1)  # candidates that one chain asks for at a time
+    in_order: int = Field(0, ge=0)  # so many candidates in flight, told as they were asked; 0: told as they come
     models: tuple[str, ...] = ()  # language models that propose as well: provider/name, with a weight if wanted
     llm: LanguageSettings = Field(default_factory=LanguageSettings)
     search: IslandSettings = Field(default_factory=IslandSettings)
     judging: EvaluatorSettings = Field(default_factory=EvaluatorSettings)
     counters: CounterSettings = Field(default_factory=CounterSettings)
     cluster: ClusterSettings = Field(default_factory=ClusterSettings)
+
+    @property
+    def window(self) -> int:
+        """Candidates in flight of a run that goes in order, as recorded and replayed ones do; 0 where it does not."""
+        is_repeatable = self.llm.record or self.llm.replay
+        return self.in_order or (WINDOW_PER_ISLAND * self.islands if is_repeatable else 0)
 
     @property
     def island_settings(self) -> IslandSettings:
@@ -173,16 +183,15 @@ def _read_preset(name: str) -> dict[str, Any]:
 
 def _read_file(path: Path) -> dict[str, Any]:
     try:
-        return _as_mapping(path.read_text(), str(path))
+        return _as_mapping(path.read_text(encoding="utf-8"), str(path))
     except OSError as error:
         raise ConfigError(f"cannot read the config file {path}: {error.strerror}", "check --config") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"the config file {path} is no text", "check --config") from None
 
 
 def _as_mapping(text: str, name: str) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{name} is not YAML: {' '.join(str(error).split())}", "see docs/configuration.md") from None
+    values = _yaml_of(text, name)
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -190,11 +199,20 @@ def _as_mapping(text: str, name: str) -> dict[str, Any]:
     return values
 
 
+def _yaml_of(text: str, name: str) -> Any:
+    """The values in a text. Raises `ConfigError` for what is no YAML, is nested too deeply, or has a date of no day."""
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{name} is not YAML: {reason[:500]}", "see docs/configuration.md") from None
+
+
 def _parse_set(text: str) -> dict[str, Any]:
     path, equals, value = text.partition("=")
     if not equals or not path:
         raise ConfigError(f"cannot read --set {text!r}", "write it like --set search.migration_size=4")
-    nested: Any = yaml.safe_load(value)
+    nested = _yaml_of(value, f"the value of --set {path}")
     for key in reversed(path.split(".")):
         nested = {key: nested}
     return dict(nested)

@@ -34,6 +34,14 @@ class Client(Protocol):
 
     async def complete(self, request: Request) -> Outcome: ...
 
+    def due_turn(self, request: Request) -> int | None:
+        """Replaying: the turn of the next answer to this request, -1 where it was never taken in. Else None."""
+        ...
+
+    def taken_in(self, request: Request, turn: int) -> None:
+        """An answer was told to its island, at a turn of a run that goes in order."""
+        ...
+
 
 Settle = Callable[[int, Sequence[Candidate]], Awaitable[object]]
 OnAnswer = Callable[[Question, Outcome, Candidate | None], Awaitable[None]]
@@ -46,6 +54,7 @@ class Correspondence:
         settle: judges candidates of an island, keeps the verdicts and tells them.
         on_answer: is told of every answer, and of the candidate that came of it.
         on_silence: is told why no model answers any more, once.
+        may_ask: whether a question may be asked now.
     """
 
     def __init__(
@@ -58,6 +67,7 @@ class Correspondence:
         settle: Settle,
         on_answer: OnAnswer,
         on_silence: Callable[[str], None],
+        may_ask: Callable[[], bool] = lambda: True,
     ) -> None:
         self._client = client
         self._islands = list(islands)
@@ -66,6 +76,7 @@ class Correspondence:
         self._settle = settle
         self._on_answer = on_answer
         self._on_silence = on_silence
+        self._may_ask = may_ask
         self.has_ended = False  # nothing is asked, awaited or judged any more
         self.why_silent = ""  # why no model answers any more
 
@@ -87,6 +98,9 @@ class Correspondence:
     async def _chain(self, index: int) -> None:
         island = self._islands[index]
         while not self._is_over():
+            if not self._may_ask():
+                await asyncio.sleep(IDLE_S)
+                continue
             questions: list[Question] = await answer(island.questions.remote(1))
             if not questions:
                 await asyncio.sleep(IDLE_S)

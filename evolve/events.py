@@ -62,6 +62,7 @@ class RunResult(Record):
     evaluators_busy: tuple[float, ...] = ()  # for each, how much of the search it had a candidate, once warm
     counters: CounterReport | None = None  # None where no GPU judged
     n_waiting: int = 0  # questions for language models that were written down and not answered
+    digest: str = ""  # of a run that went in order: equal for two that judged the same, with the same results
     best_path: str = ""  # the best program on disk
     report_path: str = ""
 
@@ -115,13 +116,13 @@ class NoAnswer(Record):
     reason: str
 
 
-class RunEnded(Record):
 class CrewChanged(Record):
     """A process died and was replaced, or evaluators came or could not be used."""
 
     what: str  # a line for people
 
 
+class RunEnded(Record):
     """The last event of a run."""
 
     result: RunResult

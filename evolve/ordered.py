@@ -28,13 +28,15 @@ class Talk(NamedTuple):
     """Language models that propose as well.
 
     `n_per_island` questions of an island may wait for an answer; `on_answer` is told of every answer and of the
-    candidate that came of it; `on_silence` is told why no model answers any more, once.
+    candidate that came of it; `on_silence` is told why no model answers any more, once; `may_ask` says whether they may
+    be asked now, though others propose.
     """
 
     client: Client
     n_per_island: int
     on_answer: OnAnswer
     on_silence: Callable[[str], None]
+    may_ask: Callable[[], bool]
 
 
 class _Waiting(NamedTuple):
@@ -116,6 +118,8 @@ class OrderedLoop:
         n_out = sum(call.island == index for call in self._calls)
         is_paused = self._paused_until.get(index, 0) > self.n_turns
         if self._talk is None or is_paused or n_out >= self._talk.n_per_island or self._budget.is_over():
+            return
+        if self._waiting and not self._talk.may_ask():
             return
         for question in await answer(self._islands[index].questions.remote(1)):
             turn = self._talk.client.due_turn(question.request)

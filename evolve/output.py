@@ -76,6 +76,7 @@ def _summary(result: RunResult) -> dict[str, object]:
         "latency": latency.model_dump(mode="json") if latency else None,
         "speedup": round(latency.speedup, 4) if latency else None,
         "replaces_baseline": result.replaces_baseline,
+        "digest": result.digest,
         "best_path": result.best_path,
         "report_path": result.report_path,
     }

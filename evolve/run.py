@@ -34,9 +34,11 @@ from evolve.exchange import WAITS, Exchange, Offer, is_exchanged, offers_of
 from evolve.judging import JudgePool
 from evolve.knowledge import collect_knowledge
 from evolve.language import has_models, limits_of, open_client, shares_of, spend_of
+from evolve.ordered import digest_of
 from evolve.output import write_results
 from evolve.preflight import check_start
 from evolve.progress import ProgressMeter
+from evolve.recruiting import recruiting
 from evolve.reflections import collect_taught
 from evolve.search import Search
 from evolve.seeding import as_it_began, collect_seeds, with_seeds
@@ -62,13 +64,16 @@ def ignore(event: Event) -> None:
     """An `on_event` that watches nothing."""
 
 
-def run_search(config: RunConfig, *, on_event: OnEvent = ignore) -> RunResult:
+def run_search(config: RunConfig, *, problem: Problem | None = None, on_event: OnEvent = ignore) -> RunResult:
     """Search, and return when the budget is spent or somebody interrupts.
+
+    Args:
+        problem: the problem itself, in the place of the one that the configuration names.
 
     Raises:
         EvolveError: something that the user can mend; nothing that was judged is lost.
     """
-    problem = load_problem(config.problem, sizes=config.shapes)
+    problem = problem or load_problem(config.problem, sizes=config.shapes)
     device = resolve_device(config.device, cluster_address=config.cluster.address)
     seeds = collect_seeds(config, problem)
     return _go(_Start(config, with_seeds(problem, seeds), device, seeds), on_event)
@@ -129,7 +134,7 @@ def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent) -> RunResult:
     # a resumed run knows what it knew at its start, and its own attempts come back one by one
     started_at = start.run.started_at if start.run else time.time()
     prior = collect_knowledge(start.config, _latency_kind(start.device), started_at)
-    run_id = start.run.run_id if start.run else _new_run_id()
+    run_id = start.run.run_id if start.run else new_run_id()
     models = _open_models(start, keys, run_id)
     if models.client is not None or models.offers:
         models = models._replace(taught=collect_taught(start.config, start.problem, started_at))
@@ -192,6 +197,7 @@ class _Session:
     ) -> None:
         self._config = config
         self._run = run
+        self._crew = crew
         self._archive = crew.archive
         self.budget = Budget(config.evaluations, config.time_s)
         self._meter = ProgressMeter(self.budget)
@@ -208,12 +214,12 @@ class _Session:
         self._hardware = report.hardware
         self._islands = crew.islands
         self._calls = calls
-        self._chains_per_island = crew.chains_per_island
-        self._exchange: Exchange | None = None
         self._advice = Advice(
             run.run_id, crew.archive, crew.islands, lambda: self._meter.best, is_judging=config.llm.judge
         )
         self._client: LlmClient | None = None
+        self._chains_per_island = crew.chains_per_island
+        self._exchange: Exchange | None = None
         is_measured = run.latency_kind is LatencyKind.MEASURED
         self._counters = CounterQueue(self._evaluators, config.counters, self._recell) if is_measured else None
         self._search = Search(
@@ -230,6 +236,7 @@ class _Session:
             stop_when_stagnant=config.stop_when_stagnant,
             counters=self._counters,
             stop_at_roofline=config.stop_at_roofline,
+            window=config.window,
             patience=Patience(config.search.stagnation_window * config.islands, N_HANGING * config.llm.call_limit_s),
         )
 
@@ -287,7 +294,8 @@ class _Session:
             settle, n_at_once = self._search.settle, self._chains_per_island
             await self._exchange.hear(settle, n_at_once=n_at_once, is_over=lambda: self._is_interrupted)
             await self._advice.take_in()
-        await self._search.run()
+        async with recruiting(self._crew, self._search):
+            await self._search.run()
         self._busy_shares = self._evaluators.busy_shares
         if self._run.latency_kind is LatencyKind.MEASURED and not self._is_interrupted:  # a model never wavers
             await self._search.confirm(N_CONFIRMED)
@@ -324,9 +332,13 @@ class _Session:
             best=best,
             replaces_baseline=best is not None and best.verdict.replaces_baseline,
             n_waiting=n_waiting,
+            digest=await self._digest() if self._config.window else "",
         )
         folder = Path(self._config.out or f"evolve-out/{run.run_id}")
         return await asyncio.to_thread(write_results, result, Path(self._config.archive), folder)
+
+    async def _digest(self) -> str:
+        return digest_of(await answer(self._archive.evaluations.remote(self._run.run_id)))
 
     @property
     def _is_interrupted(self) -> bool:
@@ -352,7 +364,8 @@ class _Session:
         return run
 
 
-def _new_run_id() -> str:
+def new_run_id() -> str:
+    """When it began, and four random digits."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:4]}"
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import time
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from db.errors import SeedError
 from db.records import CONFIRM, Candidate, Evaluation, Lineage, Verdict
+from evolve.allowance import Allowance
 from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.correspondence import Client, Correspondence, OnAnswer
@@ -18,6 +20,7 @@ from evolve.counters import CounterQueue
 from evolve.events import Judged, Migrated, ModelsSilent, OnEvent, Progress, Ticked
 from evolve.founding import Founding
 from evolve.judging import Judge
+from evolve.ordered import FirstTold, OrderedLoop, Talk
 from evolve.progress import ProgressMeter
 from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, Patience, is_at_roofline
 from islands.dialogues import Question
@@ -28,8 +31,10 @@ from islands.seed import Seed
 from islands.summary import IslandSummary
 
 TICK_S = 0.5
+TICK_SHARE = 0.1  # of the time that looking at all islands may take
 IDLE_S = 0.05  # pause of a chain whose island waits for verdicts before it proposes more
 N_CONFIRM_ROUNDS = 3
+LOOK_EVERY = 8  # verdicts of each island between two looks at all of them, in a search that goes in order
 N_RESEEDED = 4  # elites that a stagnant island starts again from
 
 
@@ -53,8 +58,13 @@ class Search:
         counters: CounterQueue | None = None,
         stop_at_roofline: float = 1.0,
         patience: Patience | None = None,
+        window: int = 0,
     ) -> None:
-        """`patience`: with language models, where there is no program to start from."""
+        """
+        Args:
+            patience: with language models, where there is no program to start from.
+            window: candidates in flight of a search that goes in order; 0 for one that takes things as they come.
+        """
         self._islands = list(islands)
         self._judge = judge
         self._archive = archive
@@ -70,6 +80,13 @@ class Search:
         self._stop_at_roofline = stop_at_roofline
         self._founding = Founding(self._islands, budget, self._settle, on_event, patience)
         self._correspondence: Correspondence | None = None
+        self._chains = asyncio.TaskGroup()
+        self._going: set[asyncio.Task[None]] = set()
+        self._window = window
+        self._first_told = FirstTold() if window else None
+        self._talk: Talk | None = None
+        self._allowance = Allowance()
+        self._n_kept = 0
 
     async def restore(self, judged: Sequence[Evaluation], elapsed_s: float) -> None:
         """Take up what earlier sittings of this run judged. `elapsed_s` is the wall-clock that they spent."""
@@ -107,6 +124,10 @@ class Search:
             self._founding.hear(outcome, candidate)
             await on_answer(question, outcome, candidate)
 
+        def fall_silent(reason: str) -> None:
+            self._on_event(ModelsSilent(reason=reason, ends_run=self._meter.best is None))
+
+        self._talk = Talk(client, n_per_island, hear, fall_silent, self._may_ask)
         self._correspondence = Correspondence(
             client,
             self._islands,
@@ -114,22 +135,18 @@ class Search:
             n_per_island=n_per_island,
             settle=self._settle_and_migrate,
             on_answer=hear,
-            on_silence=lambda reason: self._on_event(ModelsSilent(reason=reason, ends_run=self._meter.best is None)),
+            on_silence=fall_silent,
+            may_ask=lambda: self._may_ask() or self._allowance.is_needed,
         )
         return self._correspondence
 
     async def run(self) -> None:
-        """All chains of all islands, until the budget ends the run."""
+        """All chains of all islands, or one turn after the other, until the budget ends the run."""
         beside = [asyncio.create_task(self._tick())]
         if self._counters is not None:
             beside.append(asyncio.create_task(self._counters.run()))
         try:
-            async with asyncio.TaskGroup() as chains:
-                for index in range(len(self._islands)):
-                    for _ in range(self._chains_per_island):
-                        chains.create_task(self._chain(index))
-                if self._correspondence is not None:
-                    chains.create_task(self._correspondence.run())
+            await (self._run_in_order() if self._window else self._run_chains())
         finally:
             for task in beside:
                 task.cancel()
@@ -137,6 +154,46 @@ class Search:
                     await task
         if self._meter.best is None:
             self._budget.stop(NO_FIRST_PROGRAM)
+
+    async def _run_chains(self) -> None:
+        async with self._chains:
+            self._begin_chains(self._chains_per_island)
+            if self._correspondence is not None:
+                self._chains.create_task(self._correspondence.run())
+
+    async def _run_in_order(self) -> None:
+        loop = OrderedLoop(
+            self._islands,
+            self._budget,
+            window=self._window,
+            judge=self._judge_one,
+            take_in=self._take_in,
+            talk=self._talk,
+        )
+        await loop.run()
+
+    async def _judge_one(self, candidate: Candidate) -> Verdict:
+        return (await self._judge_all([candidate]))[0]
+
+    async def _take_in(self, index: int, candidate: Candidate, verdict: Verdict) -> None:
+        await self._founding.look_at(await self._keep(index, [candidate], [verdict]))
+        await self._migrate(index)
+        self._n_kept += 1
+        if self._n_kept % (LOOK_EVERY * len(self._islands)) == 0:
+            await self._look_after(await self.look())
+
+    def widen(self, chains_per_island: int) -> None:
+        """Keep at least so many chains of every island going, because evaluators came that would have nothing to do."""
+        if self._going:
+            self._begin_chains(chains_per_island - self._chains_per_island)
+        self._chains_per_island = max(self._chains_per_island, chains_per_island)
+
+    def _begin_chains(self, n_per_island: int) -> None:
+        for _ in range(n_per_island):
+            for index in range(len(self._islands)):
+                chain = self._chains.create_task(self._chain(index))
+                self._going.add(chain)
+                chain.add_done_callback(self._going.discard)
 
     async def _chain(self, index: int) -> None:
         await self._founded()
@@ -156,6 +213,10 @@ class Search:
         while not self._founding.is_over and self._correspondence is not None and not self._correspondence.has_ended:
             await asyncio.sleep(IDLE_S)
 
+    def _may_ask(self) -> bool:
+        """Whether models may be asked, because they waste little, or because there is nothing without them."""
+        return self._allowance.is_open or not self._founding.is_over
+
     @property
     def _may_hear_more(self) -> bool:
         """Whether a model may still bring what an island cannot think of."""
@@ -172,10 +233,20 @@ class Search:
 
     async def _settle(self, index: int, candidates: Sequence[Candidate]) -> list[Evaluation]:
         """Judge, keep, tell: an island hears of a verdict only after it is durable."""
-        verdicts = await self._judge.judge(candidates)
+        return await self._keep(index, candidates, await self._judge_all(candidates))
+
+    async def _judge_all(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        if self._first_told is not None:
+            self._first_told.asked(candidates)
+        return await self._judge.judge(candidates)
+
+    async def _keep(self, index: int, candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> list[Evaluation]:
+        if self._first_told is not None:
+            verdicts = [self._first_told.named(verdict) for verdict in verdicts]
         evaluations = [Evaluation(candidate=c, verdict=v) for c, v in zip(candidates, verdicts, strict=True)]
         await answer(self._archive.insert.remote(evaluations))
         statuses = await answer(self._islands[index].tell.remote(verdicts))
+        self._allowance.told(evaluations)
         for evaluation, status in zip(evaluations, statuses, strict=True):
             self._meter.count(evaluation)
             self._on_event(Judged(evaluation=evaluation, status=status.name.lower()))
@@ -236,15 +307,23 @@ class Search:
         return list(await asyncio.gather(*(answer(island.summary.remote()) for island in self._islands)))
 
     async def _tick(self) -> None:
+        pause_s = TICK_S
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(pause_s)
+            began = time.monotonic()
             progress = await self.look()
+            pause_s = max(TICK_S, (time.monotonic() - began) / TICK_SHARE)
             self._on_event(Ticked(progress=progress))
-            has_begun = progress.best is not None
-            if self._stop_when_stagnant and has_begun and all(island.is_stagnant for island in progress.islands):
-                self._budget.stop("stagnation")
             self._founding.check_patience()
-            await self.rescue(progress.islands)
+            if not self._window:
+                await self._look_after(progress)
+
+    async def _look_after(self, progress: Progress) -> None:
+        """End a search that stands still, or help an island that does."""
+        has_begun = progress.best is not None
+        if self._stop_when_stagnant and has_begun and all(island.is_stagnant for island in progress.islands):
+            self._budget.stop("stagnation")
+        await self.rescue(progress.islands)
 
     async def rescue(self, islands: Sequence[IslandSummary]) -> None:
         """Start islands that stand still again, from elites of the fastest one that does not, where it is faster."""

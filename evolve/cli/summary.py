@@ -56,6 +56,8 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
         lines += _ways_on(result, option)
     elif progress.best is not None:
         lines.append(("lineage", f"evolve lineage {progress.best.program_id[:12]}"))
+    if result.digest:
+        lines.append(("digest", result.digest))
     return lines
 
 
