@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from pathlib import Path
 
 N_ROUNDS = 3
@@ -26,7 +27,7 @@ CHILD = "--child"
 def main() -> None:
     from evaluators.sandbox.client import LEAN_CONTEXT  # not for the children, which know nothing of the project
 
-    n_gpus = len([path for path in Path("/dev").glob("nvidia[0-9]*")])
+    n_gpus = len(list(Path("/dev").glob("nvidia[0-9]*")))
     one_child([], {"CUDA_VISIBLE_DEVICES": "0"})  # the driver wakes up
     for gpus in (range(1), range(n_gpus))[: 2 if n_gpus > 1 else 1]:
         for n_at_once in (1, N_AT_ONCE):
@@ -81,7 +82,7 @@ def child() -> None:
         if code := call():
             sys.exit(f"the driver answered {code}")
         times.append(time.monotonic())
-    print(*(later - earlier for earlier, later in zip(times, times[1:], strict=False)), flush=True)
+    print(*(later - earlier for earlier, later in pairwise(times)), flush=True)
     os.kill(os.getpid(), 9)
 
 
