@@ -35,9 +35,14 @@ def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
         raise SeedError(
             f"problem {problem.name!r} has no first program to evolve",
             f"add a Triton {EntryPoint.MODEL} to its file, give one with --seed-program FILE or --seed-from ARCHIVE, "
-            "or let a language model write it: --model provider/name",
+            f"or let a language model write it: --model provider/name{_with_a_gpu(problem)}",
         )
     return frozen
+
+
+def _with_a_gpu(problem: Problem) -> str:
+    is_module = problem.kind == "kernelbench"
+    return "; on a machine with a GPU a module is taken apart and needs none" if is_module else ""
 
 
 def with_seeds(problem: Problem, seeds: Sequence[Seed]) -> Problem:

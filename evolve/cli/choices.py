@@ -22,6 +22,14 @@ class Strategy(StrEnum):
     BEAM = "beam"
 
 
+class Parts(StrEnum):
+    """Whether a module is taken apart."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class ExportFormat(StrEnum):
     """File formats of an export."""
 

@@ -1,4 +1,4 @@
-"""`evolve run`: a search, watched."""
+"""`evolve run`: a search, watched; of a module, the searches of its parts."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 from evolve.cli import run_options as opt
 from evolve.cli.live import watching
+from evolve.cli.model_view import ModelView, finish_model, silent
 from evolve.cli.options import parse_shapes
 from evolve.cli.summary import finish
 from evolve.config import load_config, parse_duration
+from evolve.models.run import is_taken_apart, run_model
 from evolve.run import run_search
 
 
@@ -30,6 +32,7 @@ def run(
     seed_program: opt.SeedProgram = None,
     knowledge: opt.Knowledge = None,
     model: opt.Models = None,
+    parts: opt.PartsChoice = None,
     rng_seed: opt.RngSeed = None,
     precision: opt.Precision = None,
     strategy: opt.StrategyChoice = None,
@@ -38,7 +41,8 @@ def run(
 ) -> None:
     """Search for a faster kernel for a problem.
 
-    Everything that is tried is kept in the archive; Ctrl-C stops cleanly and says how to resume.
+    On a GPU, a module without a first program is taken apart, improved part by part and put together again. Everything
+    that is tried is kept in the archive; Ctrl-C stops cleanly and says how to resume.
     """
     options = {
         "archive": archive,
@@ -52,6 +56,7 @@ def run(
         "seed_programs": seed_program,
         "knowledge": knowledge,
         "models": model,
+        "parts": parts,
         "rng_seed": rng_seed,
         "precision": precision,
         "strategy": strategy,
@@ -59,6 +64,9 @@ def run(
     }
     layer = {key: _plain(value) for key, value in options.items() if value not in (None, [], {})}
     settings = load_config(problem, preset=preset, file=config, sets=sets or (), options=layer)
+    if is_taken_apart(settings):
+        finish_model(run_model(settings, silent if quiet else ModelView()), archive=settings.archive)
+        return
     with watching(quiet=quiet) as on_event:
         result = run_search(settings, on_event=on_event)
     finish(result, archive=settings.archive)

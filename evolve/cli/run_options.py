@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from db.records import PrecisionClass
-from evolve.cli.choices import Device, Strategy
+from evolve.cli.choices import Device, Parts, Strategy
 from evolve.cli.options import DEFAULT_ARCHIVE, Shapes
 from evolve.config import RunConfig
 
@@ -20,6 +20,7 @@ __all__ = [
     "Islands",
     "Knowledge",
     "Out",
+    "PartsChoice",
     "Precision",
     "Preset",
     "ProblemName",
@@ -93,6 +94,9 @@ RngSeed = Annotated[
 Precision = Annotated[
     PrecisionClass | None,
     _option("--precision", "Precision class to search; relaxed allows TF32 and the like.", key="precision"),
+]
+PartsChoice = Annotated[
+    Parts | None, _option("--parts", "Whether a module is taken apart and improved part by part.", key="parts")
 ]
 StrategyChoice = Annotated[Strategy | None, _option("--strategy", "How parents are chosen.", key="strategy")]
 Out = Annotated[

@@ -1,0 +1,47 @@
+"""How much each search may spend. What one leaves over goes to those after it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from evolve.config import LanguageSettings
+
+LEAST = 10  # verdicts: with fewer, a search has hardly tried a technique
+WHOLE_SHARE = 0.2  # of the budget, for the module itself
+
+
+class Allotment(NamedTuple):
+    """Verdicts and, where it is limited, seconds."""
+
+    evaluations: int
+    time_s: float | None = None
+
+    def less(self, n_judged: int, elapsed_s: float) -> Allotment:
+        """What is left after a search."""
+        time_s = None if self.time_s is None else max(0.0, self.time_s - elapsed_s)
+        return Allotment(max(0, self.evaluations - n_judged), time_s)
+
+    @property
+    def is_enough(self) -> bool:
+        return self.evaluations >= LEAST and (self.time_s is None or self.time_s > 0)
+
+
+def allotted(left: Allotment, shares: Sequence[float]) -> Allotment:
+    """What the first of the searches that are still to come gets: its share of their device time, `LEAST` at least."""
+    fraction = shares[0] / (sum(shares) or 1.0)
+    evaluations = min(left.evaluations, max(LEAST, round(left.evaluations * fraction)))
+    return Allotment(evaluations, None if left.time_s is None else left.time_s * fraction)
+
+
+def with_share(settings: LanguageSettings, fraction: float) -> LanguageSettings:
+    """The limits on language models for one search of several: a budget is that of all together."""
+    scaled = {
+        name: None if (limit := getattr(settings, name)) is None else limit * fraction
+        for name in ("budget_usd", "budget_s")
+    }
+    scaled |= {
+        name: None if (limit := getattr(settings, name)) is None else int(limit * fraction)
+        for name in ("budget_tokens", "budget_calls")
+    }
+    return settings.model_copy(update=scaled)

@@ -1,0 +1,76 @@
+"""What to try when a model that was put together is refused: without the part that hurts, then with fewer winners."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from evolve.models.records import Attempt, PartResult
+
+N_RETRIES = 2  # each without the part that the reason points to
+MOST_ATTEMPTS = 8
+
+Attempting = Callable[[Sequence[PartResult]], Attempt]
+
+
+def deliver(winners: Sequence[PartResult], attempt: Attempting) -> list[Attempt]:
+    """Attempts in their order. The last one is the delivered file, if it is accepted; else none is.
+
+    Args:
+        winners: of which no two share a step.
+        attempt: puts some of them into the model and judges it.
+    """
+    trials = _Trials(winners)
+    while chosen := trials.ask():
+        trials.tell(attempt(chosen))
+    return trials.attempts
+
+
+def suspect(attempt: Attempt, chosen: Sequence[PartResult]) -> PartResult:
+    """The part that hurts: the one that the reason names, else where exactness was missed the least exact, else the one
+    with the least to lose."""
+    named = [part for part in chosen if f"{part.name}_" in attempt.reason or part.name in attempt.reason.split()]
+    if named:
+        return named[0]
+    if not attempt.is_correct:
+        inexact = max(chosen, key=lambda part: part.found.error_ratio or 0.0)
+        if (inexact.found.error_ratio or 0.0) > 1:
+            return inexact
+    return min(chosen, key=lambda part: part.gain)
+
+
+class _Trials:
+    """What is tried next, as long as the last attempt was refused; nothing is tried twice."""
+
+    def __init__(self, winners: Sequence[PartResult]) -> None:
+        self.attempts: list[Attempt] = []
+        self._proposals = self._propose(list(winners))
+
+    def ask(self) -> list[PartResult]:
+        """The next winners to put together; none when it is over."""
+        tried = {attempt.parts for attempt in self.attempts}
+        if self._is_over():
+            return []
+        return next((p for p in self._proposals if tuple(part.name for part in p) not in tried), [])
+
+    def tell(self, attempt: Attempt) -> None:
+        self.attempts.append(attempt)
+
+    def _is_over(self) -> bool:
+        return len(self.attempts) >= MOST_ATTEMPTS or (bool(self.attempts) and self.attempts[-1].is_accepted)
+
+    def _propose(self, winners: list[PartResult]) -> Iterator[list[PartResult]]:
+        yield winners
+        chosen = winners
+        for _ in range(min(N_RETRIES, len(winners) - 1)):
+            hurts = suspect(self.attempts[-1], chosen)
+            chosen = [part for part in chosen if part is not hurts]
+            yield chosen
+        yield from _smaller(winners)
+
+
+def _smaller(winners: Sequence[PartResult]) -> Iterator[list[PartResult]]:
+    """Subsets, each without one more of those that gain least; in the end each of the others alone."""
+    by_gain = sorted(winners, key=lambda part: -part.gain)
+    for n in range(len(by_gain) - 1, 0, -1):
+        yield sorted(by_gain[:n], key=lambda part: part.first)
+    yield from ([part] for part in by_gain[1:])

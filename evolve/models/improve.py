@@ -1,0 +1,182 @@
+"""The order of it all: take apart, search part by part, put the winners together, judge, and say what became of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from db.records import Problem
+from evaluators.decomposition.classify import (
+    GAIN,
+    ModelOutcome,
+    ModelResult,
+    RootCause,
+    outcome_of,
+    whole_only,
+)
+from evaluators.decomposition.decompose import stitch
+from evaluators.decomposition.errors import DecompositionError
+from evaluators.decomposition.records import Decomposition, PartProblem
+from evolve.models.budget import WHOLE_SHARE, Allotment, allotted
+from evolve.models.choice import best_apart
+from evolve.models.delivery import deliver
+from evolve.models.records import (
+    Attempt,
+    Found,
+    ModelEvent,
+    ModelRun,
+    OnModelEvent,
+    PartResult,
+    PutTogether,
+    SearchBegins,
+    SearchEnded,
+    TakenApart,
+)
+
+WHOLE = "whole"
+NO_BUDGET = "the budget was spent on parts that take more time"
+INTERRUPTED = "interrupted"
+
+
+def ignore(event: ModelEvent) -> None:
+    """An `on_event` that watches nothing."""
+
+
+class Tools(NamedTuple):
+    """What the order is over.
+
+    `search(name, problem, allotment)` searches one problem; `judge(source, parts)` judges a file as a program of the
+    whole model, made of the winners of `parts`.
+    """
+
+    take_apart: Callable[[Problem], Decomposition]
+    search: Callable[[str, Problem, Allotment], Found]
+    judge: Callable[[str, Sequence[PartResult]], Attempt]
+
+
+def improve(
+    problem: Problem,
+    tools: Tools,
+    budget: Allotment,
+    *,
+    tries_whole: bool = False,
+    on_event: OnModelEvent = ignore,
+) -> ModelRun:
+    """A model improved as far as the budget goes.
+
+    Args:
+        problem: its reference is a module.
+        tries_whole: whether the module itself is searched too: it has a first program, or somebody to ask for one.
+    """
+    start = time.monotonic()
+    decomposition = tools.take_apart(problem)
+    on_event(TakenApart(decomposition=decomposition))
+    alone = whole_only(decomposition)
+    searches = _Searches(tools, budget, on_event)
+    whole = searches.whole(problem) if tries_whole else None
+    parts = searches.parts(decomposition.parts) if alone is None else []
+    attempts = deliver(best_apart(parts), _attempting(decomposition, tools, on_event))
+    result, source = _ending(attempts, whole, alone)
+    used = attempts[-1].parts if source and attempts and source == attempts[-1].source else ()
+    return ModelRun(
+        problem_name=problem.name,
+        result=result,
+        decomposition=decomposition,
+        parts=tuple(part.model_copy(update={"is_used": part.name in used}) for part in parts),
+        whole=whole,
+        attempts=tuple(attempts),
+        best_source=source,
+        is_interrupted=searches.is_interrupted,
+        elapsed_s=time.monotonic() - start,
+    )
+
+
+class _Searches:
+    """One search after the other out of one budget, until it is spent or somebody interrupts."""
+
+    def __init__(self, tools: Tools, budget: Allotment, on_event: OnModelEvent) -> None:
+        self._search = tools.search
+        self._left = budget
+        self._on_event = on_event
+        self.is_interrupted = False
+
+    def whole(self, problem: Problem) -> Found:
+        """The module itself, within a small share of the budget."""
+        return self._one(WHOLE, 1.0, problem, allotted(self._left, [WHOLE_SHARE, 1 - WHOLE_SHARE]))
+
+    def parts(self, parts: Sequence[PartProblem]) -> list[PartResult]:
+        """Every part, in order of the time that it takes."""
+        ordered = sorted(parts, key=lambda part: -part.share)
+        shares = [part.share for part in ordered]
+        return [_part_result(p, self._part(p, shares[index:])) for index, p in enumerate(ordered)]
+
+    def _part(self, part: PartProblem, shares: Sequence[float]) -> Found:
+        if self.is_interrupted or not self._left.is_enough:
+            return Found(reason=INTERRUPTED if self.is_interrupted else NO_BUDGET)
+        return self._one(part.part.name, part.share, part.problem, allotted(self._left, shares))
+
+    def _one(self, name: str, share: float, problem: Problem, allotment: Allotment) -> Found:
+        begins = SearchBegins(name=name, share=share, evaluations=allotment.evaluations, time_s=allotment.time_s)
+        self._on_event(begins)
+        found = self._search(name, problem, allotment)
+        self._left = self._left.less(found.n_judged, found.elapsed_s)
+        self.is_interrupted = self.is_interrupted or found.is_interrupted
+        self._on_event(SearchEnded(name=name, found=found))
+        return found
+
+
+def _part_result(part: PartProblem, found: Found) -> PartResult:
+    its = part.part
+    return PartResult(name=its.name, first=its.first, last=its.last, kernels=its.kernels, share=part.share, found=found)
+
+
+def _attempting(
+    decomposition: Decomposition, tools: Tools, on_event: OnModelEvent
+) -> Callable[[Sequence[PartResult]], Attempt]:
+    def attempt(chosen: Sequence[PartResult]) -> Attempt:
+        judged = _judged(decomposition, tools, chosen)
+        on_event(PutTogether(attempt=judged))
+        return judged
+
+    return attempt
+
+
+def _judged(decomposition: Decomposition, tools: Tools, chosen: Sequence[PartResult]) -> Attempt:
+    """A winner that cannot stand in a larger file is a refusal like any other."""
+    try:
+        source = stitch(decomposition, {part.name: part.found.source for part in chosen})
+    except DecompositionError as error:
+        names = tuple(part.name for part in chosen)
+        return Attempt(parts=names, refused_by="stitch", reason=error.message)
+    return tools.judge(source, chosen)
+
+
+# ------------------------------------------------------------------------------------------------------------- endings
+
+
+def _ending(
+    attempts: Sequence[Attempt], whole: Found | None, alone: tuple[RootCause, str] | None
+) -> tuple[ModelResult, str]:
+    """The outcome, and the delivered source where there is one."""
+    delivered = attempts[-1] if attempts and attempts[-1].is_accepted else None
+    speedup, source = (delivered.speedup, delivered.source) if delivered else (_closest(attempts), "")
+    if whole and whole.speedup and whole.speedup > max(GAIN, (speedup or 0.0) if delivered else 0.0):
+        speedup, source = whole.speedup, whole.source
+    was_synthesised = bool(whole.source) if whole else None
+    refused_by = attempts[-1].refused_by if attempts else ""
+    result = outcome_of(speedup, refused_by=refused_by, was_synthesised=was_synthesised, alone=alone)
+    if result.outcome is ModelOutcome.MATCHED and not attempts:
+        result = result.model_copy(update={"reason": "no part got faster"})
+    return result, source if result.outcome is ModelOutcome.OPTIMIZED else ""
+
+
+def _closest(attempts: Sequence[Attempt]) -> float | None:
+    """The speed-up of what comes closest where nothing is delivered; 1 where there was nothing to try.
+
+    The speed gate asks for more than a median: what it refused has not gained the 3%.
+    """
+    if not attempts:
+        return 1.0
+    correct = [attempt.speedup for attempt in attempts if attempt.speedup is not None]
+    return min(GAIN, max(correct)) if correct else None

@@ -1,0 +1,85 @@
+"""What improving a model leaves on disk: the delivered file, the winners, a summary and the report."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+
+from db.errors import ArchiveError
+from db.live import open_for_reading
+from evolve.models.records import Attempt, ModelRun, PartResult
+from evolve.reports.build import write_report
+
+
+def write_model(ended: ModelRun, archive: Path, folder: Path) -> ModelRun:
+    """Writes `best.py` where there is something to deliver, `parts/NAME.py`, `summary.json` and, where a file was
+    judged, `report.html`; returns the run with their paths.
+
+    Raises:
+        ArchiveError: the folder cannot be written.
+    """
+    try:
+        (folder / "parts").mkdir(parents=True, exist_ok=True)
+        for part in ended.parts:
+            if part.found.source:
+                (folder / "parts" / f"{part.name}.py").write_text(part.found.source.rstrip() + "\n")
+        paths = {"folder": str(folder)}
+        if ended.best_source:
+            (folder / "best.py").write_text(ended.best_source.rstrip() + "\n")
+            paths["best_path"] = str(folder / "best.py")
+        if any(attempt.program_id for attempt in ended.attempts):
+            paths["report_path"] = str(_write_report(archive, ended.run_id, folder))
+        ended = ended.model_copy(update=paths)
+        (folder / "summary.json").write_text(json.dumps(summary_of(ended), indent=2) + "\n")
+    except ArchiveError:  # which is an OSError too
+        raise
+    except OSError as error:
+        raise ArchiveError(f"cannot write results to {folder}: {error.strerror}", "nothing judged is lost") from None
+    return ended
+
+
+def summary_of(ended: ModelRun) -> dict[str, object]:
+    """What `summary.json` holds, and what `evolve bench` reads."""
+    decomposition = ended.decomposition
+    return {
+        "run": ended.run_id,
+        "problem": ended.problem_name,
+        "outcome": ended.result.outcome,
+        "root_cause": ended.result.cause,
+        "reason": ended.result.reason,
+        "speedup": ended.result.speedup,
+        "device_us": decomposition.device_us,
+        "extern_share": round(decomposition.extern_share, 4),
+        "notes": list(decomposition.notes),
+        "seconds": {**decomposition.seconds, "all": round(ended.elapsed_s, 2)},
+        "versions": decomposition.versions,
+        "parts": [_part_row(part) for part in ended.parts],
+        "left_alone": [left.model_dump() for left in ended.left_alone],
+        "whole": ended.whole.model_dump(exclude={"source"}) if ended.whole else None,
+        "attempts": [_attempt_row(attempt) for attempt in ended.attempts],
+        "is_interrupted": ended.is_interrupted,
+        "best_path": ended.best_path,
+        "report_path": ended.report_path,
+    }
+
+
+def _part_row(part: PartResult) -> dict[str, object]:
+    found = part.found.model_dump(exclude={"source"})
+    return {
+        "name": part.name,
+        "kernels": list(part.kernels),
+        "share": round(part.share, 4),
+        "gain": round(part.gain, 4),
+        "is_used": part.is_used,
+        **found,
+    }
+
+
+def _attempt_row(attempt: Attempt) -> dict[str, object]:
+    return attempt.model_dump(mode="json", exclude={"source"})
+
+
+def _write_report(archive: Path, run_id: str, folder: Path) -> Path:
+    with contextlib.closing(open_for_reading(archive)) as reader:
+        return write_report(reader, run_id, folder)

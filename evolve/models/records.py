@@ -1,0 +1,114 @@
+"""What improving a whole model tells: while it goes on, and at its end. Plain frozen records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from db.records import Record
+from evaluators.decomposition.classify import GAIN, ModelResult
+from evaluators.decomposition.records import Decomposition, LeftAlone
+from evolve.events import Event
+
+
+class Found(Record):
+    """What one search found. Without a correct program, `source` is empty and `reason` says why."""
+
+    run_id: str = ""
+    source: str = ""
+    program_id: str = ""
+    speedup: float | None = None  # over the kernels that the model runs now
+    error_ratio: float | None = None  # against float64, over the reference's own error
+    n_judged: int = 0
+    elapsed_s: float = 0.0
+    is_interrupted: bool = False
+    reason: str = ""
+
+
+class PartResult(Record):
+    """A part that was worth a search, and what became of it."""
+
+    name: str
+    first: int  # steps of the output that it stands for
+    last: int
+    kernels: tuple[str, ...]
+    share: float  # of the model's device time
+    found: Found = Found()
+    is_used: bool = False  # its winner is in the delivered file
+
+    @property
+    def gain(self) -> float:
+        """The part of the model's device time that its program would win back; 0 where nothing got faster."""
+        speedup = self.found.speedup
+        return 0.0 if speedup is None else max(0.0, self.share * (1 - 1 / speedup))
+
+
+class Attempt(Record):
+    """A file that was put together and judged as a program of the whole model."""
+
+    parts: tuple[str, ...]  # whose winners are in it
+    source: str = ""
+    program_id: str = ""
+    is_correct: bool = False
+    replaces_baseline: bool = False
+    speedup: float | None = None  # over the fastest way of compiling the module
+    refused_by: str = ""  # the gate
+    reason: str = ""
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether it may be delivered: it passed every gate and is faster by more than 3%."""
+        return self.replaces_baseline and self.speedup is not None and self.speedup > GAIN
+
+
+class ModelRun(Record):
+    """How it ended. `best_source` is the delivered file, empty where the baseline stays."""
+
+    run_id: str = ""
+    problem_name: str
+    result: ModelResult
+    decomposition: Decomposition
+    parts: tuple[PartResult, ...] = ()
+    whole: Found | None = None  # of the search of the module itself, where it had somewhere to start
+    attempts: tuple[Attempt, ...] = ()
+    best_source: str = ""
+    is_interrupted: bool = False
+    elapsed_s: float = 0.0
+    folder: str = ""
+    best_path: str = ""
+    report_path: str = ""
+
+    @property
+    def left_alone(self) -> tuple[LeftAlone, ...]:
+        return self.decomposition.left_alone
+
+
+class TakenApart(Record):
+    """The parts are known."""
+
+    decomposition: Decomposition
+
+
+class SearchBegins(Record):
+    """A part is searched next, or, where `share` is 1, the module itself."""
+
+    name: str
+    share: float
+    evaluations: int
+    time_s: float | None = None
+
+
+class SearchEnded(Record):
+    """What was found."""
+
+    name: str
+    found: Found
+
+
+class PutTogether(Record):
+    """A file with winners was judged."""
+
+    attempt: Attempt
+
+
+ModelEvent = Event | TakenApart | SearchBegins | SearchEnded | PutTogether
+OnModelEvent = Callable[[ModelEvent], None]

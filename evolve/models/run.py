@@ -1,0 +1,95 @@
+"""`run_model`: a whole model from its configuration to the delivered file. Library twin of `evolve run model.py`."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import partial
+from pathlib import Path
+
+from db.errors import ConfigError, DeviceError
+from db.records import DeviceKind, Problem
+from evaluators.decomposition.decompose import decompose
+from evaluators.decomposition.records import Decomposition
+from evaluators.problems import load_problem
+from evolve.cluster import connected
+from evolve.config import RunConfig
+from evolve.device import resolve_device
+from evolve.exchange import is_exchanged
+from evolve.language import has_models
+from evolve.models.budget import Allotment
+from evolve.models.improve import Tools, ignore, improve
+from evolve.models.judging import WholeJudge
+from evolve.models.output import write_model
+from evolve.models.records import ModelRun, OnModelEvent
+from evolve.models.searching import search_one
+from evolve.preflight import check_start
+from evolve.run import new_run_id
+
+
+def is_taken_apart(config: RunConfig) -> bool:
+    """Whether a run is that of a whole model: `parts` says so, or, left to itself, a module on a GPU of this machine
+    that has no first program and nobody to write one.
+
+    Raises:
+        ProblemError: there is no such problem.
+        DeviceError: it is wanted, and this machine has no GPU.
+        ConfigError: it is wanted together with what only one search can do.
+    """
+    if config.parts == "never":
+        return False
+    problem = load_problem(config.problem, sizes=config.shapes)
+    if config.parts == "always":
+        _check_wanted(config)
+        return True
+    has_start = bool(problem.seeds or config.seed_programs or config.seed_from or has_models(config))
+    return problem.kind == "kernelbench" and not has_start and resolve_device(config.device) is DeviceKind.CUDA
+
+
+def run_model(config: RunConfig, on_event: OnModelEvent = ignore) -> ModelRun:
+    """Take a module apart, search its parts, put the winners back, judge the whole, and deliver it or the reason.
+
+    Everything that is judged is in the archive. The searches of parts are runs of their own there; the files that were
+    put together are those of one more.
+
+    Raises:
+        EvolveError: something that the user can mend; nothing that was judged is lost.
+    """
+    problem = load_problem(config.problem, sizes=config.shapes)
+    _check_wanted(config)
+    check_start(config, DeviceKind.CUDA)
+    run_id = new_run_id()
+    folder = Path(config.out or f"evolve-out/{run_id}")
+    with WholeJudge(problem, config, run_id) as judge, _ray(config):
+        search = partial(search_one, config=config, folder=folder / "searches", on_event=on_event)
+        tools = Tools(partial(_take_apart, judge=judge, config=config), search, judge.judge)
+        budget = Allotment(config.evaluations, config.time_s)
+        has_start = bool(problem.seeds or config.seed_programs or has_models(config))
+        ended = improve(problem, tools, budget, tries_whole=has_start, on_event=on_event)
+        judge.finish(str(ended.result.outcome))
+    return write_model(ended.model_copy(update={"run_id": run_id}), Path(config.archive), folder)
+
+
+def weights_folder(archive: Path) -> Path:
+    """Where the weights lie that problems of parts read: beside the archive, which holds those problems."""
+    return archive.with_name(f"{archive.name}.weights")
+
+
+def _take_apart(problem: Problem, *, judge: WholeJudge, config: RunConfig) -> Decomposition:
+    way = judge.open()
+    return decompose(problem, folder=weights_folder(Path(config.archive)), way=way, precision=config.precision)
+
+
+def _check_wanted(config: RunConfig) -> None:
+    if is_exchanged(config) or config.llm.record or config.llm.replay:
+        raise ConfigError(
+            "a model in parts is several searches: answers of language models cannot be carried or recorded for it",
+            "leave llm.mode, llm.record and llm.replay out, or use --parts never",
+        )
+    if resolve_device(config.device) is not DeviceKind.CUDA:
+        raise DeviceError("taking a module apart needs a GPU on this machine", "use --parts never without one")
+
+
+def _ray(config: RunConfig) -> contextlib.AbstractContextManager[None]:
+    """One Ray for all searches. Where language models are asked, each starts its own, after keys have left the
+    environment."""
+    return contextlib.nullcontext() if has_models(config) else connected(config.cluster.address, needs_gpu=True)

@@ -1,0 +1,91 @@
+"""An ordinary search for one part of a model, or for the module itself, into the archive of all."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from db.errors import SeedError
+from db.live import open_for_reading
+from db.records import SEED, Evaluation, Problem, RunStatus
+from evolve.config import RunConfig
+from evolve.events import OnEvent, RunResult
+from evolve.models.budget import Allotment, with_share
+from evolve.models.improve import WHOLE
+from evolve.models.records import Found
+from evolve.run import RESUME_WAIT_S, run_search
+
+
+def search_one(
+    name: str, problem: Problem, allotment: Allotment, *, config: RunConfig, folder: Path, on_event: OnEvent
+) -> Found:
+    """What `run_search` finds for a problem within an allotment of the budget of `config`.
+
+    Args:
+        name: of the folder for its results, inside `folder`.
+
+    Raises:
+        EvolveError: as `run_search`, except that a problem of which no first program works is an answer.
+    """
+    is_whole = name == WHOLE
+    fraction = allotment.evaluations / config.evaluations
+    own = config.model_copy(
+        update={
+            "problem": problem.name,
+            "shapes": {},
+            "out": str(folder / name),
+            "evaluations": allotment.evaluations,
+            "time_s": allotment.time_s,
+            "llm": with_share(config.llm, fraction),
+            "parts": "never",
+            "seed_programs": config.seed_programs if is_whole else (),
+            "seed_problem": config.seed_problem if is_whole else "",
+        }
+    )
+    try:
+        result = run_search(own, problem=problem, on_event=on_event)
+    except SeedError as error:
+        return Found(reason=error.message)
+    return _found(result, config.archive, is_whole=is_whole)
+
+
+def _found(result: RunResult, archive: str, *, is_whole: bool) -> Found:
+    progress, best = result.progress, result.best
+    spent = {
+        "run_id": result.run.run_id,
+        "n_judged": progress.n_judged,
+        "elapsed_s": progress.elapsed_s,
+        "is_interrupted": result.run.status is RunStatus.INTERRUPTED,
+    }
+    if best is None or best.verdict.latency is None:
+        return Found(reason="no program was correct", **spent)
+    if is_whole:
+        speedup = best.verdict.latency.speedup if result.replaces_baseline else 1.0
+    else:
+        with contextlib.closing(open_for_reading(Path(archive), wait_s=RESUME_WAIT_S)) as reader:
+            speedup = speedup_over_seed(best, reader.evaluations(result.run.run_id), result.problem.name)
+    return Found(
+        source=best.candidate.source,
+        program_id=best.candidate.program_id,
+        speedup=speedup,
+        error_ratio=best.verdict.error_ratio,
+        reason="" if result.replaces_baseline else "its own baseline is not beaten",
+        **spent,
+    )
+
+
+def speedup_over_seed(best: Evaluation, judged: list[Evaluation], problem: str) -> float:
+    """How much faster than the problem's own first program, which is what the model runs now.
+
+    Where that one did not pass: than the baseline.
+    """
+    assert best.verdict.latency is not None
+    seeds = [e.verdict.latency for e in judged if _is_own_seed(e, problem) and e.verdict.latency]
+    if not seeds:
+        return best.verdict.latency.speedup
+    return min(latency.device_us for latency in seeds) / best.verdict.latency.device_us
+
+
+def _is_own_seed(evaluation: Evaluation, problem: str) -> bool:
+    lineage = evaluation.candidate.lineage
+    return lineage.operator == SEED and lineage.seeded_from == problem

@@ -1,0 +1,285 @@
+"""Whole models: the order of the searches, the budget, what is put together after a refusal, and the outcome.
+
+Models were taken apart on an H200; searches and verdicts are numbers that the tests choose, the stitching is real.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from db.records import Problem
+from evaluators.decomposition.classify import ModelOutcome, RootCause
+from evaluators.decomposition.records import Decomposition
+from evolve.cli.model_view import apart_lines, attempt_line, begin_line, outcome_words
+from evolve.config import LanguageSettings
+from evolve.models.budget import LEAST, Allotment, allotted, with_share
+from evolve.models.choice import best_apart
+from evolve.models.delivery import MOST_ATTEMPTS, deliver, suspect
+from evolve.models.improve import INTERRUPTED, NO_BUDGET, WHOLE, Tools, improve
+from evolve.models.judging import with_fixed_shapes
+from evolve.models.output import write_model
+from evolve.models.records import Attempt, Found, ModelEvent, ModelRun, PartResult, PutTogether, SearchBegins
+from tests.support.decompositions import decomposition_of
+
+GROUP, FIRST, SECOND, LAYOUT = "part_20_28", "part_20_20", "part_28_28", "part_9_9"  # of conv_epilogue
+
+
+class Bench:
+    """Searches that find what is given by name, and a judge that knows the speed-up of every set of parts."""
+
+    def __init__(self, model: str, speedups: dict[str, float], verdicts: Callable[[set[str]], Attempt]) -> None:
+        self.decomposition = decomposition_of(model)
+        self._speedups = speedups
+        self._verdicts = verdicts
+        self.searched: list[tuple[str, Allotment]] = []
+        self.interrupts_after = ""
+        self.events: list[ModelEvent] = []
+
+    def take_apart(self, problem: Problem) -> Decomposition:
+        return self.decomposition
+
+    def search(self, name: str, problem: Problem, allotment: Allotment) -> Found:
+        self.searched.append((name, allotment))
+        source = problem.seeds[0] if problem.seeds else "class ModelNew: pass"
+        return Found(
+            source=source,
+            program_id=name,
+            speedup=self._speedups.get(name),
+            n_judged=allotment.evaluations,
+            elapsed_s=1.0,
+            is_interrupted=name == self.interrupts_after,
+        )
+
+    def judge(self, source: str, parts: Sequence[PartResult]) -> Attempt:
+        names = {part.name for part in parts}
+        assert all(f"{name}_" in source for name in names)  # the winner's definitions are in the file
+        verdict = self._verdicts(names)
+        return verdict.model_copy(update={"parts": tuple(part.name for part in parts), "source": source})
+
+    def run(self, evaluations: int = 200, *, tries_whole: bool = False) -> ModelRun:
+        tools = Tools(self.take_apart, self.search, self.judge)
+        return improve(
+            self.decomposition.problem,
+            tools,
+            Allotment(evaluations, 60.0),
+            tries_whole=tries_whole,
+            on_event=self.events.append,
+        )
+
+
+def accepted(speedup: float) -> Attempt:
+    return Attempt(parts=(), program_id="p", is_correct=True, replaces_baseline=True, speedup=speedup)
+
+
+def too_slow(speedup: float, reason: str = "not faster than compile beyond the noise") -> Attempt:
+    return Attempt(parts=(), program_id="p", is_correct=True, speedup=speedup, refused_by="speed", reason=reason)
+
+
+def wrong(reason: str = "error 1 against float64 exceeds every bound", gate: str = "model") -> Attempt:
+    return Attempt(parts=(), program_id="p", refused_by=gate, reason=reason)
+
+
+def always(attempt: Attempt) -> Callable[[set[str]], Attempt]:
+    return lambda _: attempt
+
+
+def part(name: str, first: int, last: int, share: float, speedup: float | None, ratio: float = 0.5) -> PartResult:
+    found = Found(source="x", program_id=name, speedup=speedup, error_ratio=ratio)
+    return PartResult(name=name, first=first, last=last, kernels=("k",), share=share, found=found)
+
+
+# --------------------------------------------------------------------------------------------------------- the order
+
+
+def test_parts_are_searched_in_order_of_their_share_and_get_budget_by_it() -> None:
+    bench = Bench("conv_epilogue", {}, always(accepted(1.1)))
+    ended = bench.run(200)
+    assert [name for name, _ in bench.searched] == [GROUP, FIRST, SECOND, LAYOUT]
+    given = [allotment.evaluations for _, allotment in bench.searched]
+    assert sum(given) == 200 and given == sorted(given, reverse=True) and given[0] == 88  # 15.2% of 34.5%
+    assert [event.name for event in bench.events if isinstance(event, SearchBegins)] == [p.name for p in ended.parts]
+
+
+def test_a_small_budget_goes_to_the_parts_that_take_the_most_time() -> None:
+    bench = Bench("conv_epilogue", {}, always(accepted(1.1)))
+    ended = bench.run(2 * LEAST)
+    assert [allotment.evaluations for _, allotment in bench.searched] == [LEAST, LEAST]
+    assert [p.found.reason for p in ended.parts[2:]] == [NO_BUDGET, NO_BUDGET]
+
+
+def test_time_is_shared_out_too_and_what_is_left_goes_on() -> None:
+    left = Allotment(100, 60.0)
+    assert allotted(left, [0.75, 0.25]) == Allotment(75, 45.0)
+    assert allotted(left.less(10, 20.0), [0.1]) == Allotment(90, 40.0)
+    assert not left.less(0, 61.0).is_enough and not left.less(95, 0.0).is_enough
+
+
+def test_limits_on_language_models_are_those_of_all_searches_together() -> None:
+    shared = with_share(LanguageSettings(budget_usd=2.0, budget_calls=10), 0.25)
+    assert (shared.budget_usd, shared.budget_calls, shared.budget_s) == (0.5, 2, None)
+
+
+def test_an_interrupt_ends_the_searches_and_what_was_won_is_put_together() -> None:
+    bench = Bench("conv_epilogue", {GROUP: 2.0}, always(accepted(1.08)))
+    bench.interrupts_after = GROUP
+    ended = bench.run()
+    assert len(bench.searched) == 1 and ended.is_interrupted
+    assert {p.found.reason for p in ended.parts[1:]} == {INTERRUPTED}
+    assert ended.result.outcome is ModelOutcome.OPTIMIZED
+
+
+# --------------------------------------------------------------------------------------------------------- the choice
+
+
+def test_of_parts_that_share_launches_the_larger_gain_wins() -> None:
+    group, one, two = part("g", 2, 5, 0.4, 1.2), part("a", 2, 2, 0.2, 2.0), part("b", 5, 5, 0.2, 1.04)
+    assert [p.name for p in best_apart([group, one, two])] == ["a", "b"]
+    assert [p.name for p in best_apart([group.model_copy(update={"share": 0.9}), one, two])] == ["g"]
+
+
+def test_a_part_that_gains_no_more_than_noise_is_no_winner() -> None:
+    assert best_apart([part("a", 0, 0, 0.5, 1.03), part("b", 1, 1, 0.5, None), part("c", 2, 2, 0.5, 0.9)]) == []
+
+
+# -------------------------------------------------------------------------------------------------------- refusals
+
+
+def test_the_part_that_the_reason_names_is_left_out_first() -> None:
+    chosen = [part("part_1_1", 1, 1, 0.5, 2.0), part("part_2_2", 2, 2, 0.1, 1.1)]
+    assert suspect(wrong("kernel part_1_1_softmax reads out of bounds", "correctness"), chosen) is chosen[0]
+    assert suspect(too_slow(0.9), chosen) is chosen[1]  # the least to lose
+    inexact = [chosen[0], part("part_3_3", 3, 3, 0.9, 3.0, ratio=8.0)]
+    assert suspect(wrong(), inexact) is inexact[1]
+
+
+def test_a_part_that_hurts_is_dropped() -> None:
+    speedups = {FIRST: 2.0, SECOND: 1.5, LAYOUT: 1.2}
+    bench = Bench("conv_epilogue", speedups, lambda names: too_slow(0.97) if LAYOUT in names else accepted(1.06))
+    ended = bench.run()
+    assert [attempt.parts for attempt in ended.attempts] == [(LAYOUT, FIRST, SECOND), (FIRST, SECOND)]
+    assert {p.name for p in ended.parts if p.is_used} == {FIRST, SECOND}
+    assert ended.result.outcome is ModelOutcome.OPTIMIZED and ended.result.speedup == 1.06
+    assert ended.best_source == ended.attempts[-1].source
+
+
+def test_after_two_retries_the_best_subset_is_looked_for() -> None:
+    winners = [part(name, i, i, share, 2.0) for i, (name, share) in enumerate([("a", 0.4), ("b", 0.3), ("c", 0.2)])]
+    only_b = deliver(winners, lambda chosen: _with_parts(chosen, {"b"}))
+    assert [a.parts for a in only_b] == [("a", "b", "c"), ("a", "b"), ("a",), ("b",)]
+    none = deliver(winners * 4, lambda chosen: _with_parts(chosen, {"z"}))
+    assert len(none) == MOST_ATTEMPTS and len({a.parts for a in none}) == MOST_ATTEMPTS
+    assert deliver([], lambda chosen: _with_parts(chosen, set())) == []
+
+
+def _with_parts(chosen: Sequence[PartResult], right: set[str]) -> Attempt:
+    names = tuple(p.name for p in chosen)
+    return (accepted(1.2) if set(names) == right else wrong()).model_copy(update={"parts": names})
+
+
+def test_a_winner_that_cannot_stand_in_a_larger_file_is_left_out() -> None:
+    bench = Bench("conv_epilogue", {FIRST: 2.0, SECOND: 1.5}, always(accepted(1.05)))
+    found = bench.search
+
+    def search(name: str, problem: Problem, allotment: Allotment) -> Found:
+        broken = {"source": "print(1)\n"} if name == SECOND else {}
+        return found(name, problem, allotment).model_copy(update=broken)
+
+    ended = improve(bench.decomposition.problem, Tools(bench.take_apart, search, bench.judge), Allotment(200))
+    assert [attempt.refused_by for attempt in ended.attempts] == ["stitch", ""]
+    assert [p.name for p in ended.parts if p.is_used] == [FIRST]
+
+
+# --------------------------------------------------------------------------------------------------------- outcomes
+
+
+def test_a_model_that_is_all_products_falls_back_at_once() -> None:
+    bench = Bench("wide_mlp", {}, always(accepted(2.0)))
+    ended = bench.run()
+    assert bench.searched == [] and ended.attempts == () and ended.best_source == ""
+    assert (ended.result.outcome, ended.result.cause) == (ModelOutcome.FALLBACK, RootCause.GEMM)
+    assert outcome_words(ended).startswith("fallback (GEMM-dominant): keep the baseline, 99.6% of device time")
+
+
+def test_a_model_without_kernels_falls_back_at_once() -> None:
+    ended = Bench("lstm", {}, always(accepted(2.0))).run()
+    assert (ended.result.outcome, ended.result.cause) == (ModelOutcome.FALLBACK, RootCause.NO_KERNELS)
+
+
+def test_a_module_with_somebody_to_ask_is_tried_as_a_whole_within_a_small_share() -> None:
+    bench = Bench("lstm", {WHOLE: 1.4}, always(wrong()))
+    ended = bench.run(tries_whole=True)
+    assert bench.searched == [(WHOLE, Allotment(40, 12.0))]
+    assert ended.result.outcome is ModelOutcome.OPTIMIZED and ended.best_source
+    missed = Bench("lstm", {}, always(wrong()))
+    nothing = Found(reason="no program was correct")
+    tools = Tools(missed.take_apart, lambda *_: nothing, missed.judge)
+    ended = improve(missed.decomposition.problem, tools, Allotment(200), tries_whole=True)
+    assert ended.result.outcome is ModelOutcome.SYNTHESIS_FAILED
+
+
+def test_the_better_of_the_whole_and_the_parts_is_delivered() -> None:
+    better = Bench("conv_epilogue", {GROUP: 2.0, WHOLE: 1.3}, always(accepted(1.1))).run(tries_whole=True)
+    assert better.result.speedup == 1.3 and not any(p.is_used for p in better.parts)
+    worse = Bench("conv_epilogue", {GROUP: 2.0, WHOLE: 1.05}, always(accepted(1.1))).run(tries_whole=True)
+    assert worse.result.speedup == 1.1 and [p.name for p in worse.parts if p.is_used] == [GROUP]
+
+
+def test_nothing_won_is_matched_and_nothing_is_delivered() -> None:
+    ended = Bench("conv_epilogue", {GROUP: 1.01}, always(accepted(2.0))).run()
+    assert ended.result.outcome is ModelOutcome.MATCHED and ended.attempts == () and ended.best_source == ""
+    assert ended.result.reason == "no part got faster"
+
+
+def test_within_three_percent_is_matched_whatever_the_gate_says() -> None:
+    proved = Bench("conv_epilogue", {GROUP: 2.0}, always(accepted(1.02))).run()
+    assert proved.result.outcome is ModelOutcome.MATCHED and proved.best_source == ""
+    unproved = Bench("conv_epilogue", {GROUP: 2.0}, always(too_slow(1.2, "a call takes 1.4 times that"))).run()
+    assert unproved.result.outcome is ModelOutcome.MATCHED and unproved.best_source == ""
+
+
+@pytest.mark.parametrize(
+    ("attempt", "cause"), [(too_slow(0.8), RootCause.SPEED), (wrong(), RootCause.CORRECTNESS)], ids=["speed", "model"]
+)
+def test_a_model_that_no_subset_improves_falls_back_with_the_gate(attempt: Attempt, cause: RootCause) -> None:
+    ended = Bench("conv_epilogue", {GROUP: 2.0, LAYOUT: 1.5}, always(attempt)).run()
+    assert (ended.result.outcome, ended.result.cause) == (ModelOutcome.FALLBACK, cause)
+    assert len(ended.attempts) == 3 and ended.best_source == ""
+
+
+# ------------------------------------------------------------------------------------------------------- what is left
+
+
+def test_the_folder_holds_the_delivered_file_the_winners_and_a_summary(tmp_path: Path) -> None:
+    attempt = accepted(1.1).model_copy(update={"program_id": ""})  # of no run: there is nothing to report on
+    ended = Bench("conv_epilogue", {GROUP: 2.0}, always(attempt)).run()
+    written = write_model(ended, tmp_path / "a.duckdb", tmp_path / "out")
+    assert Path(written.best_path).read_text() == ended.best_source
+    assert "class ModelNew" in ended.best_source and "import evaluators" not in ended.best_source
+    assert {path.stem for path in (tmp_path / "out" / "parts").glob("*.py")} == {p.name for p in ended.parts}
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["outcome"], summary["root_cause"], summary["speedup"]) == ("optimized", None, 1.1)
+    assert summary["parts"][0]["is_used"] and summary["parts"][0]["gain"] == pytest.approx(0.076, abs=1e-3)
+    assert summary["left_alone"][0]["reason"] == "it takes 0.3% of device time"
+
+
+def test_people_read_parts_with_their_shares_and_what_became_of_each_file() -> None:
+    decomposition = decomposition_of("conv_epilogue")
+    lines = apart_lines(decomposition)
+    assert lines[0].startswith("4 parts worth a search, 80.5% of 389.") and "15.2%" in lines[1]
+    assert begin_line(SearchBegins(name=GROUP, share=0.152, evaluations=88, time_s=61.0)).endswith("1m01s at most")
+    bench = Bench("conv_epilogue", {GROUP: 2.0}, always(wrong("too far off")))
+    bench.run()
+    (said,) = [attempt_line(e.attempt) for e in bench.events if isinstance(e, PutTogether)]
+    assert said == f"put together with {GROUP}: refused by model: too far off"
+    assert apart_lines(decomposition_of("lstm"))[0].startswith("not searched in parts: no Triton kernels")
+
+
+def test_the_whole_is_judged_at_the_sizes_that_it_was_compiled_for() -> None:
+    problem = decomposition_of("linear_layernorm_gelu").problem
+    assert problem.small.sizes != problem.full.sizes
+    fixed = with_fixed_shapes(problem)
+    assert fixed.small.sizes == fixed.full.sizes == problem.full.sizes and fixed.small.role == "small"
