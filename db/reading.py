@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from db import queries
+from db.damage import tells_damage
 from db.errors import NotFoundError
 from db.knowledge import (
     DETAILS,
@@ -52,6 +53,7 @@ from db.reflections import (
 ExportFormat = Literal["parquet", "jsonl"]
 
 
+@tells_damage
 class ArchiveReader(ABC):
     """An archive that can be read. Methods may be called from several threads."""
 

@@ -139,7 +139,7 @@ def parse_knowledge(text: str, name: str) -> list[TechniqueEvidence]:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ConfigError(f"{name} is no file of {FORMAT!r}", "write one: evolve knowledge export FILE")
         return [TechniqueEvidence.model_validate(one) for one in content["evidence"]]
-    except (ValidationError, ValueError, KeyError, TypeError) as error:
+    except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise
         reason = str(error).splitlines()[0]

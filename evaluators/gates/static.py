@@ -26,7 +26,11 @@ MOST_FINDINGS = 5
 def check_policy(source: str, entry_point: str, allowed_ops: Collection[str] = ()) -> GateResult:
     """Reads host code. `allowed_ops` are the operations of libraries that the compiled baseline calls ("aten.mm")."""
     start = time.perf_counter()
-    findings = sorted(_findings(source, entry_point, policy.spellings_of(frozenset(allowed_ops))))[:MOST_FINDINGS]
+    try:
+        found = sorted(_findings(source, entry_point, policy.spellings_of(frozenset(allowed_ops))))
+    except RecursionError:
+        found = [(1, "an expression is nested too deeply to be read")]
+    findings = found[:MOST_FINDINGS]
     reason = "; ".join(f"line {line}: {what}" for line, what in findings)
     return GateResult(
         gate=Gate.STATIC,
@@ -40,7 +44,7 @@ def check_policy(source: str, entry_point: str, allowed_ops: Collection[str] = (
 def _findings(source: str, entry_point: str, allowed: frozenset[str]) -> Iterator[tuple[int, str]]:
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError) as error:
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         yield getattr(error, "lineno", None) or 1, f"the source does not parse: {getattr(error, 'msg', error)}"
         return
     entry = next((s for s in tree.body if getattr(s, "name", None) == entry_point), None)

@@ -24,6 +24,9 @@ class SourceFile:
         self._error = error
         try:
             self.tree = ast.parse(text)
+            ast.unparse(self.tree)  # every id is a hash of this
+        except (RecursionError, MemoryError) as cause:
+            raise self.error("an expression is nested too deeply to be read", None, "write it in steps") from cause
         except (SyntaxError, ValueError) as cause:
             line = getattr(cause, "lineno", None)
             message = getattr(cause, "msg", None) or str(cause)

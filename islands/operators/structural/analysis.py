@@ -5,6 +5,7 @@ Analysis costs 10 to 40 ms, so `analyse` keeps the latest programs; a proposal t
 
 from __future__ import annotations
 
+import ast
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -248,9 +249,10 @@ def analyse(source: str) -> Program | None:
     if len(source) > MAX_SOURCE_CHARS:
         return None
     try:
+        ast.parse(source)  # libcst can take seconds to say that a text is no Python
         module = cst.parse_module(source)
         return Program(source, module, _CharacterSpans().of(module))
-    except (cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, UnicodeError, ValueError):
+    except (SyntaxError, cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, ValueError, MemoryError):
         return None
 
 
