@@ -18,13 +18,15 @@ class Limits:
 
     `address_space_bytes` (per process) makes an allocation fail inside the child; leave it None where CUDA is used,
     which reserves far more addresses than memory. `resident_bytes` is what all its processes hold beyond what they
-    were forked with; the supervisor samples it and kills above it. `n_processes` counts threads too where an rlimit or
-    a cgroup holds it.
+    were forked with, `disk_bytes` and `n_files` what lies in its workspace, the only place that it can write to; the
+    supervisor samples them and kills above them. `n_processes` counts threads too where an rlimit or a cgroup holds it.
     """
 
     address_space_bytes: int | None = None
     resident_bytes: int = 8 * GIB
     file_bytes: int = 2 * GIB
+    disk_bytes: int = 4 * GIB
+    n_files: int = 100_000
     n_processes: int = 256
     output_bytes: int = 16 * 1024 * 1024
 
@@ -64,6 +66,22 @@ def resident_bytes(pid: int) -> int:
         return 0
     lines = [line.split() for line in status.splitlines()]
     return sum(1024 * int(line[1]) for line in lines if line and line[0] in ("RssAnon:", "RssShmem:"))
+
+
+def disk_use(folder: Path, most_files: int) -> tuple[int, int]:
+    """Bytes on disk and number of files below a folder, links not followed; stops to count above `most_files`."""
+    n_bytes, n_files, waiting = 0, 0, [folder]
+    while waiting and n_files <= most_files:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                n_files += 1
+                if n_files > most_files:
+                    break
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(Path(entry.path))
+                else:
+                    n_bytes += 512 * entry.stat(follow_symlinks=False).st_blocks
+    return n_bytes, n_files
 
 
 @dataclass(frozen=True, slots=True)

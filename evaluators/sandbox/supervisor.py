@@ -21,9 +21,10 @@ from typing import NoReturn
 
 from evaluators.sandbox import landlock, namespaces
 from evaluators.sandbox.candidate_process import run_job
-from evaluators.sandbox.limits import Limits, ProcessCgroup, resident_bytes
+from evaluators.sandbox.limits import Limits, ProcessCgroup, disk_use, resident_bytes
 
 TICK_S = 0.05
+DISK_TICK_S = 0.25
 KEPT_OUTPUT_BYTES = 4096
 KEPT_REPORT_BYTES = 16 * 1024
 
@@ -127,7 +128,7 @@ class Supervisor:
         poll = select.poll()
         for fd in (candidate, control, alive, *streams):
             poll.register(fd, select.POLLIN)
-        next_count = 0.0
+        next_count, next_look = 0.0, 0.0
         while True:
             wait_s = min(TICK_S, max(0.0, end - time.monotonic()))
             ready = {fd for fd, _ in poll.poll(wait_s * 1000)}
@@ -148,6 +149,10 @@ class Supervisor:
                 next_count = now + TICK_S
                 if excess := self._excess():
                     return "killed", excess
+            if now >= next_look:
+                next_look = now + DISK_TICK_S
+                if excess := self._disk_excess():
+                    return "killed", excess
 
     def _excess(self) -> str:
         """Which bound the processes of the job exceed together, or nothing."""
@@ -158,6 +163,15 @@ class Supervisor:
         held = sum(max(0, resident_bytes(pid) - self._forked_with) for pid in pids)
         if held > limits.resident_bytes:
             return f"used more than {limits.resident_bytes / 1024**3:.1f} GiB of memory"
+        return ""
+
+    def _disk_excess(self) -> str:
+        limits = self._job.limits
+        n_bytes, n_files = disk_use(Path(self._job.workspace), limits.n_files)
+        if n_files > limits.n_files:
+            return f"wrote more than {limits.n_files} files"
+        if n_bytes > limits.disk_bytes:
+            return f"wrote more than {limits.disk_bytes / 1024**3:.1f} GiB to disk"
         return ""
 
     def _members(self) -> Iterable[int]:

@@ -6,7 +6,9 @@ from pathlib import Path
 from evaluators.sandbox import Limits
 
 JOBS = "tests.evaluators.sandbox.jobs:"
-TEST_LIMITS = Limits(resident_bytes=512 * 1024**2, n_processes=64, output_bytes=8 * 1024**2)
+TEST_LIMITS = Limits(
+    resident_bytes=512 * 1024**2, n_processes=64, output_bytes=8 * 1024**2, disk_bytes=128 * 1024**2, n_files=2000
+)
 
 
 def living_in(folder: Path) -> list[int]:

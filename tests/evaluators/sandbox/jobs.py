@@ -184,6 +184,17 @@ def eat_memory(channel: Any, payload: dict[str, Any]) -> None:
         time.sleep(0.005)
 
 
+def fill_disk(channel: Any, payload: dict[str, Any]) -> None:
+    """Many files, each far below what one may have."""
+    folder = Path("deep/er")
+    folder.mkdir(parents=True)
+    for number in range(payload["n_files"]):
+        (folder / str(number)).write_bytes(b"x" * payload["n_bytes"])
+        if number % 100 == 0:
+            time.sleep(0.01)
+    time.sleep(60)
+
+
 def exceed_rlimits(channel: Any, payload: dict[str, Any]) -> None:
     try:
         Path("big").write_bytes(b"x" * 2**21)

@@ -69,6 +69,15 @@ def test_memory_is_bounded(zygote: Zygote) -> None:
     assert (exit.kind, exit.detail) == ("killed", "used more than 0.5 GiB of memory")
 
 
+@pytest.mark.parametrize(
+    ("n_files", "n_bytes", "detail"),
+    [(60, 4 * 1024**2, "wrote more than 0.1 GiB to disk"), (5000, 1, "wrote more than 2000 files")],
+)
+def test_the_disk_is_bounded(zygote: Zygote, n_files: int, n_bytes: int, detail: str) -> None:
+    exit = run(zygote, "fill_disk", n_files=n_files, n_bytes=n_bytes)
+    assert (exit.kind, exit.detail) == ("killed", detail)
+
+
 def test_address_space_and_files_are_bounded() -> None:
     limits = Limits(address_space_bytes=2**35, file_bytes=2**20)
     with (
