@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from evolve.models.records import Attempt, PartResult
+from evolve.models.records import STITCH, Attempt, PartResult
 
 N_RETRIES = 2  # each without the part that the reason points to
 MOST_ATTEMPTS = 8
@@ -20,7 +20,7 @@ def deliver(winners: Sequence[PartResult], attempt: Attempting) -> list[Attempt]
         attempt: puts some of them into the model and judges it.
     """
     trials = _Trials(winners)
-    while chosen := trials.ask():
+    while (chosen := trials.ask()) is not None:
         trials.tell(attempt(chosen))
     return trials.attempts
 
@@ -45,26 +45,34 @@ class _Trials:
         self.attempts: list[Attempt] = []
         self._proposals = self._propose(list(winners))
 
-    def ask(self) -> list[PartResult]:
-        """The next winners to put together; none when it is over."""
+    def ask(self) -> list[PartResult] | None:
+        """The next winners to put together; None when it is over."""
         tried = {attempt.parts for attempt in self.attempts}
         if self._is_over():
-            return []
-        return next((p for p in self._proposals if tuple(part.name for part in p) not in tried), [])
+            return None
+        return next((p for p in self._proposals if tuple(part.name for part in p) not in tried), None)
 
     def tell(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)
 
     def _is_over(self) -> bool:
-        return len(self.attempts) >= MOST_ATTEMPTS or (bool(self.attempts) and self.attempts[-1].is_accepted)
+        if not self.attempts:
+            return False
+        last = self.attempts[-1]
+        return last.is_accepted or last.is_compilers_fault or len(self.attempts) >= MOST_ATTEMPTS
 
     def _propose(self, winners: list[PartResult]) -> Iterator[list[PartResult]]:
+        if not winners:
+            return
         yield winners
-        chosen = winners
+        refused, chosen = self.attempts[-1], winners
+        if not refused.is_correct and refused.refused_by != STITCH:
+            yield []  # is it the winners at all?
         for _ in range(min(N_RETRIES, len(winners) - 1)):
-            hurts = suspect(self.attempts[-1], chosen)
+            hurts = suspect(refused, chosen)
             chosen = [part for part in chosen if part is not hurts]
             yield chosen
+            refused = self.attempts[-1]
         yield from _smaller(winners)
 
 

@@ -22,6 +22,7 @@ from evolve.models.budget import WHOLE_SHARE, Allotment, allotted
 from evolve.models.choice import best_apart
 from evolve.models.delivery import deliver
 from evolve.models.records import (
+    STITCH,
     Attempt,
     Found,
     ModelEvent,
@@ -148,7 +149,7 @@ def _judged(decomposition: Decomposition, tools: Tools, chosen: Sequence[PartRes
         source = stitch(decomposition, {part.name: part.found.source for part in chosen})
     except DecompositionError as error:
         names = tuple(part.name for part in chosen)
-        return Attempt(parts=names, refused_by="stitch", reason=error.message)
+        return Attempt(parts=names, refused_by=STITCH, reason=error.message)
     return tools.judge(source, chosen)
 
 
@@ -168,6 +169,10 @@ def _ending(
     result = outcome_of(speedup, refused_by=refused_by, was_synthesised=was_synthesised, alone=alone)
     if result.outcome is ModelOutcome.MATCHED and not attempts:
         result = result.model_copy(update={"reason": "no part got faster"})
+    elif result.cause is RootCause.CORRECTNESS and attempts:
+        what = "what the compiler wrote is" if attempts[-1].is_compilers_fault else "every file was"
+        reason = f"{what} refused by the {refused_by} gate: {attempts[-1].reason}"
+        result = result.model_copy(update={"reason": reason})
     return result, source if result.outcome is ModelOutcome.OPTIMIZED else ""
 
 
@@ -178,5 +183,5 @@ def _closest(attempts: Sequence[Attempt]) -> float | None:
     """
     if not attempts:
         return 1.0
-    correct = [attempt.speedup for attempt in attempts if attempt.speedup is not None]
+    correct = [attempt.speedup for attempt in attempts if attempt.parts and attempt.speedup is not None]
     return min(GAIN, max(correct)) if correct else None

@@ -16,10 +16,8 @@ from evaluators.evaluator import Evaluator
 from evaluators.opening import open_evaluator
 from evolve.config import RunConfig
 from evolve.crew import settings_for
-from evolve.models.records import Attempt, PartResult
+from evolve.models.records import STITCH, Attempt, PartResult
 from evolve.preflight import READER_WAIT_S
-
-STITCH = "stitch"  # the operator of a program that was put together from the winners of parts
 
 
 def with_fixed_shapes(problem: Problem) -> Problem:

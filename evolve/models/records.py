@@ -9,6 +9,8 @@ from evaluators.decomposition.classify import GAIN, ModelResult
 from evaluators.decomposition.records import Decomposition, LeftAlone
 from evolve.events import Event
 
+STITCH = "stitch"  # what refuses winners that cannot stand in one file; the operator of those that can
+
 
 class Found(Record):
     """What one search found. Without a correct program, `source` is empty and `reason` says why."""
@@ -58,6 +60,11 @@ class Attempt(Record):
     def is_accepted(self) -> bool:
         """Whether it may be delivered: it passed every gate and is faster by more than 3%."""
         return self.replaces_baseline and self.speedup is not None and self.speedup > GAIN
+
+    @property
+    def is_compilers_fault(self) -> bool:
+        """Whether what the compiler wrote is refused as it is, without any winner: then no winner can help."""
+        return not self.parts and not self.is_correct
 
 
 class ModelRun(Record):

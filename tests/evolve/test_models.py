@@ -170,14 +170,26 @@ def test_after_two_retries_the_best_subset_is_looked_for() -> None:
     winners = [part(name, i, i, share, 2.0) for i, (name, share) in enumerate([("a", 0.4), ("b", 0.3), ("c", 0.2)])]
     only_b = deliver(winners, lambda chosen: _with_parts(chosen, {"b"}))
     assert [a.parts for a in only_b] == [("a", "b", "c"), ("a", "b"), ("a",), ("b",)]
+    asked = deliver(winners, lambda chosen: _with_parts(chosen, {"a"}, wrong()))
+    assert [a.parts for a in asked] == [("a", "b", "c"), (), ("a", "b"), ("a",)]
     none = deliver(winners * 4, lambda chosen: _with_parts(chosen, {"z"}))
     assert len(none) == MOST_ATTEMPTS and len({a.parts for a in none}) == MOST_ATTEMPTS
     assert deliver([], lambda chosen: _with_parts(chosen, set())) == []
 
 
-def _with_parts(chosen: Sequence[PartResult], right: set[str]) -> Attempt:
+def _with_parts(chosen: Sequence[PartResult], right: set[str], other: Attempt | None = None) -> Attempt:
+    """Only the `right` parts together are accepted; none at all are what the compiler wrote, and that is correct."""
     names = tuple(p.name for p in chosen)
-    return (accepted(1.2) if set(names) == right else wrong()).model_copy(update={"parts": names})
+    answer = accepted(1.2) if set(names) == right else (other or too_slow(0.98)) if names else too_slow(1.0)
+    return answer.model_copy(update={"parts": names})
+
+
+def test_where_the_compilers_own_code_is_refused_no_winner_is_blamed() -> None:
+    bench = Bench("conv_epilogue", {FIRST: 2.0, SECOND: 1.5, LAYOUT: 1.2}, always(wrong("19.7 times the error")))
+    ended = bench.run()
+    assert [attempt.parts for attempt in ended.attempts] == [(LAYOUT, FIRST, SECOND), ()]
+    assert (ended.result.outcome, ended.result.cause) == (ModelOutcome.FALLBACK, RootCause.CORRECTNESS)
+    assert ended.result.reason == "what the compiler wrote is refused by the model gate: 19.7 times the error"
 
 
 def test_a_winner_that_cannot_stand_in_a_larger_file_is_left_out() -> None:
@@ -242,12 +254,15 @@ def test_within_three_percent_is_matched_whatever_the_gate_says() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "cause"), [(too_slow(0.8), RootCause.SPEED), (wrong(), RootCause.CORRECTNESS)], ids=["speed", "model"]
+    ("attempt", "cause", "n_attempts"), [(too_slow(0.8), RootCause.SPEED, 3), (wrong(), RootCause.CORRECTNESS, 4)]
 )
-def test_a_model_that_no_subset_improves_falls_back_with_the_gate(attempt: Attempt, cause: RootCause) -> None:
-    ended = Bench("conv_epilogue", {GROUP: 2.0, LAYOUT: 1.5}, always(attempt)).run()
+def test_a_model_that_no_subset_improves_falls_back_with_the_gate(
+    attempt: Attempt, cause: RootCause, n_attempts: int
+) -> None:
+    bench = Bench("conv_epilogue", {GROUP: 2.0, LAYOUT: 1.5}, lambda names: attempt if names else too_slow(0.9))
+    ended = bench.run()
     assert (ended.result.outcome, ended.result.cause) == (ModelOutcome.FALLBACK, cause)
-    assert len(ended.attempts) == 3 and ended.best_source == ""
+    assert len(ended.attempts) == n_attempts and ended.best_source == ""
 
 
 # ------------------------------------------------------------------------------------------------------- what is left
@@ -273,8 +288,9 @@ def test_people_read_parts_with_their_shares_and_what_became_of_each_file() -> N
     assert begin_line(SearchBegins(name=GROUP, share=0.152, evaluations=88, time_s=61.0)).endswith("1m01s at most")
     bench = Bench("conv_epilogue", {GROUP: 2.0}, always(wrong("too far off")))
     bench.run()
-    (said,) = [attempt_line(e.attempt) for e in bench.events if isinstance(e, PutTogether)]
+    said, bare = [attempt_line(e.attempt) for e in bench.events if isinstance(e, PutTogether)]
     assert said == f"put together with {GROUP}: refused by model: too far off"
+    assert bare.startswith("put together with no winner: refused")
     assert apart_lines(decomposition_of("lstm"))[0].startswith("not searched in parts: no Triton kernels")
 
 
