@@ -15,6 +15,7 @@ from evolve.cli.endings import MENDABLE, guarded, print_error
 # name: (module of evolve.cli, what `evolve --help` says)
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Search for a faster kernel for a problem."),
+    "bench": ("bench", "Improve every module of a folder once, and print what became of each."),
     "resume": ("resume", "Continue a run where it stopped."),
     "elites": ("elites", "List the fastest program of every cell of the grid."),
     "best": ("best", "Print the fastest program for a problem, or write it to a file."),

@@ -39,7 +39,7 @@ def is_taken_apart(config: RunConfig) -> bool:
         return False
     problem = load_problem(config.problem, sizes=config.shapes)
     if config.parts == "always":
-        _check_wanted(config)
+        check_wanted(config)
         return True
     has_start = bool(problem.seeds or config.seed_programs or config.seed_from or has_models(config))
     return problem.kind == "kernelbench" and not has_start and resolve_device(config.device) is DeviceKind.CUDA
@@ -55,7 +55,7 @@ def run_model(config: RunConfig, on_event: OnModelEvent = ignore) -> ModelRun:
         EvolveError: something that the user can mend; nothing that was judged is lost.
     """
     problem = load_problem(config.problem, sizes=config.shapes)
-    _check_wanted(config)
+    check_wanted(config)
     check_start(config, DeviceKind.CUDA)
     run_id = new_run_id()
     folder = Path(config.out or f"evolve-out/{run_id}")
@@ -79,7 +79,13 @@ def _take_apart(problem: Problem, *, judge: WholeJudge, config: RunConfig) -> De
     return decompose(problem, folder=weights_folder(Path(config.archive)), way=way, precision=config.precision)
 
 
-def _check_wanted(config: RunConfig) -> None:
+def check_wanted(config: RunConfig) -> None:
+    """Make sure that a module can be taken apart here.
+
+    Raises:
+        ConfigError: answers of language models are to be carried or recorded, which only one search can do.
+        DeviceError: this machine has no GPU, or another device is chosen.
+    """
     if is_exchanged(config) or config.llm.record or config.llm.replay:
         raise ConfigError(
             "a model in parts is several searches: answers of language models cannot be carried or recorded for it",

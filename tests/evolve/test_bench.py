@@ -1,0 +1,118 @@
+"""The table over many modules: every one once, what is known is kept, and what the papers print of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.evolving import evolve
+
+from db.errors import ConfigError, ProblemError
+from evaluators.decomposition.classify import ModelOutcome, ModelResult, RootCause
+from evolve.cli.bench import as_values, row_values, summary_lines
+from evolve.config import RunConfig, make_config
+from evolve.models.bench import BenchTable, bench, modules_of
+from evolve.models.output import write_model
+from evolve.models.records import ModelRun
+from tests.support.decompositions import decomposition_of
+
+RESULTS = {
+    "fast": ModelResult(outcome=ModelOutcome.OPTIMIZED, speedup=2.0),
+    "faster": ModelResult(outcome=ModelOutcome.OPTIMIZED, speedup=1.15),
+    "equal": ModelResult(outcome=ModelOutcome.MATCHED, speedup=1.02),
+    "products": ModelResult(outcome=ModelOutcome.FALLBACK, speedup=1.0, cause=RootCause.GEMM, reason="99% in mm"),
+}
+
+
+class Improving:
+    """Ends every module as `RESULTS` says, on disk as well, and notes which it was asked for."""
+
+    def __init__(self, interrupted: str = "") -> None:
+        self.asked: list[RunConfig] = []
+        self._interrupted = interrupted
+
+    def __call__(self, config: RunConfig) -> ModelRun:
+        self.asked.append(config)
+        name = Path(config.problem).stem
+        if name not in RESULTS:
+            raise ProblemError(f"{name} has no Model", "add one")
+        ended = ModelRun(
+            problem_name=name,
+            result=RESULTS[name],
+            decomposition=decomposition_of("lstm"),
+            is_interrupted=name == self._interrupted,
+        )
+        return write_model(ended, Path("no.duckdb"), Path(config.out))
+
+    @property
+    def names(self) -> list[str]:
+        return [Path(config.problem).stem for config in self.asked]
+
+
+@pytest.fixture
+def modules(tmp_path: Path) -> list[Path]:
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    for name in [*RESULTS, "broken"]:
+        (folder / f"{name}.py").write_text("")
+    return modules_of([folder])
+
+
+def run(modules: list[Path], improving: Improving, tmp_path: Path) -> BenchTable:
+    return bench(modules, make_config({"problem": "x", "evaluations": 30}), improving, folder=tmp_path / "out")
+
+
+def test_the_table_counts_what_the_papers_count(modules: list[Path], tmp_path: Path) -> None:
+    table = run(modules, Improving(), tmp_path)
+    assert [row.module for row in table.rows] == ["broken", "equal", "fast", "faster", "products"]
+    assert table.count(ModelOutcome.OPTIMIZED) == 2 and table.n_errors == 1
+    assert table.geomean == pytest.approx((2.0 * 1.15) ** (1 / 4))  # the baseline counts as 1, what has none not at all
+    assert table.geomean_optimized == pytest.approx((2.0 * 1.15) ** 0.5)
+    assert table.fast_p == {1.0: 0.4, 1.1: 0.4, 1.2: 0.2, 1.5: 0.2, 2.0: 0.0}
+    assert table.causes == {"GEMM-dominant": 1}
+
+
+def test_what_is_known_is_not_run_again_and_what_failed_is(modules: list[Path], tmp_path: Path) -> None:
+    first, again = Improving(), Improving()
+    before, after = run(modules, first, tmp_path), run(modules, again, tmp_path)
+    assert len(first.asked) == 5 and again.names == ["broken"]
+    assert [row.speedup for row in after.rows] == [row.speedup for row in before.rows]
+    assert {config.parts for config in first.asked} == {"always"} and first.asked[0].evaluations == 30
+
+
+def test_an_interrupt_ends_it_and_that_module_is_tried_again(modules: list[Path], tmp_path: Path) -> None:
+    first, again = Improving(interrupted="equal"), Improving()
+    assert [row.module for row in run(modules, first, tmp_path).rows] == ["broken", "equal"]
+    run(modules, again, tmp_path)
+    assert again.names == ["broken", "equal", "fast", "faster", "products"]
+
+
+def test_people_and_scripts_read_the_same(modules: list[Path], tmp_path: Path) -> None:
+    table = run(modules, Improving(), tmp_path)
+    lines = summary_lines(table)
+    assert lines[0].startswith("5 modules: 2 optimized, 1 matched, 0 matched (synthesis failed), 1 fallback, 1 could")
+    assert lines[2] == "geometric mean 1.23x over all, 1.52x over the optimized"
+    assert row_values(table.rows[0]) == {
+        **dict.fromkeys(["cause", "speedup"], ""),
+        **{"module": "broken", "outcome": "error", "parts": "0 of 0", "took": "0s", "reason": "broken has no Model"},
+    }
+    assert as_values(table)["fast_p"] == {"1": 0.4, "1.1": 0.4, "1.2": 0.2, "1.5": 0.2, "2": 0.0}
+
+
+def test_places_without_a_module_and_two_of_one_name(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="holds no module"):
+        modules_of([tmp_path])
+    with pytest.raises(ConfigError, match="holds no module"):
+        modules_of([tmp_path / "none.py"])
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "one.py").write_text("")
+    with pytest.raises(ConfigError, match="two modules are called one"):
+        modules_of([tmp_path / "a", tmp_path / "b"])
+
+
+def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text("")
+    ended = evolve("bench", "one.py", "--set", "device=cpu", cwd=tmp_path)
+    assert ended.code == 2 and "needs a GPU" in ended.complaint[0]
+    assert [path.name for path in tmp_path.iterdir()] == ["one.py"]
