@@ -37,6 +37,8 @@ from evaluators.decomposition.steps import (
 _CHECKS = '''def laid_out(tensor, shape, strides):
     """The tensor, which must have these strides wherever a dimension has more than one element."""
     found = tensor.stride()
+    if found == strides and tensor.shape == shape:
+        return tensor
     if tensor.shape != shape or any(n > 1 and a != b for n, a, b in zip(shape, found, strides)):
         raise RuntimeError(f"expected shape {shape} and strides {strides}, got {tuple(tensor.shape)} and {found}")
     return tensor

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from db.archive import ProgramArchive
 from db.records import Candidate, DeviceKind, Evaluation, LatencyKind, Lineage, Problem, Run, RunStatus, Verdict
+from evaluators.decomposition.classify import GAIN
 from evaluators.decomposition.decompose import Way
 from evaluators.evaluator import Evaluator
 from evaluators.opening import open_evaluator
@@ -40,7 +42,9 @@ class WholeJudge:
         self._n_attempts = 0
 
     def open(self) -> Way:
-        """Times the ways of running the module, and notes the run; answers with the faster way of compiling.
+        """Times the ways of running the module, and notes the run; answers with the way of compiling to take apart.
+
+        That is max-autotune where it is faster by more than 3%.
 
         Raises:
             DeviceError, ProblemError: the module cannot run here, or its reference fails.
@@ -64,9 +68,7 @@ class WholeJudge:
         with self._archive() as archive:
             archive.add_problem(self.problem)
             archive.add_run(self._run)
-        times = {t.name: t.device_us for t in report.baseline.times if t.device_us is not None}
-        is_tuned_faster = times.get("max-autotune", float("inf")) < times.get("compile", float("inf"))
-        return "max-autotune" if is_tuned_faster else "compile"
+        return way_of({t.name: t.device_us for t in report.baseline.times if t.device_us is not None})
 
     def judge(self, source: str, parts: Sequence[PartResult]) -> Attempt:
         """The verdict on a file, which is in the archive when this returns."""
@@ -114,6 +116,12 @@ class WholeJudge:
                 detail=", ".join(part.name for part in parts),
             ),
         )
+
+
+def way_of(times_us: Mapping[str, float]) -> Way:
+    """The way of compiling whose output is worth taking apart, by the times of the baselines."""
+    plain, tuned = times_us.get("compile", math.inf), times_us.get("max-autotune", math.inf)
+    return "max-autotune" if tuned * GAIN < plain else "compile"
 
 
 def attempt_of(source: str, parts: Sequence[PartResult], verdict: Verdict) -> Attempt:

@@ -75,8 +75,13 @@ def weights_folder(archive: Path) -> Path:
 
 
 def _take_apart(problem: Problem, *, judge: WholeJudge, config: RunConfig) -> Decomposition:
+    """Compiled the faster way; where that cannot be taken apart (templates of products, for example), the plain way."""
+    folder = weights_folder(Path(config.archive))
     way = judge.open()
-    return decompose(problem, folder=weights_folder(Path(config.archive)), way=way, precision=config.precision)
+    found = decompose(problem, folder=folder, way=way, precision=config.precision)
+    if found.graph is None and way != "compile":
+        found = decompose(problem, folder=folder, precision=config.precision)
+    return found
 
 
 def check_wanted(config: RunConfig) -> None:

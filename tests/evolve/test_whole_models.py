@@ -20,7 +20,7 @@ from evolve.models.budget import LEAST, Allotment, allotted, with_share
 from evolve.models.choice import best_apart
 from evolve.models.delivery import MOST_ATTEMPTS, deliver, suspect
 from evolve.models.improve import INTERRUPTED, NO_BUDGET, WHOLE, Tools, improve
-from evolve.models.judging import with_fixed_shapes
+from evolve.models.judging import way_of, with_fixed_shapes
 from evolve.models.output import write_model
 from evolve.models.records import Attempt, Found, ModelEvent, ModelRun, PartResult, PutTogether, SearchBegins
 from tests.support.decompositions import decomposition_of
@@ -299,3 +299,9 @@ def test_the_whole_is_judged_at_the_sizes_that_it_was_compiled_for() -> None:
     assert problem.small.sizes != problem.full.sizes
     fixed = with_fixed_shapes(problem)
     assert fixed.small.sizes == fixed.full.sizes == problem.full.sizes and fixed.small.role == "small"
+
+
+def test_max_autotune_is_taken_apart_where_it_is_clearly_faster() -> None:
+    assert way_of({"eager": 9.0, "compile": 5.0, "max-autotune": 4.0}) == "max-autotune"
+    assert way_of({"eager": 9.0, "compile": 5.0, "max-autotune": 4.95}) == "compile"
+    assert way_of({"eager": 3.0}) == "compile" and way_of({"max-autotune": 4.0}) == "max-autotune"
