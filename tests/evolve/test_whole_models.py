@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from db.records import Problem
+from db.records import SEED, Evaluation, Gate, Lineage, Problem
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evaluators.decomposition.records import Decomposition
 from evolve.cli.model_view import apart_lines, attempt_line, begin_line, outcome_words
@@ -20,10 +20,12 @@ from evolve.models.budget import LEAST, Allotment, allotted, with_share
 from evolve.models.choice import best_apart
 from evolve.models.delivery import MOST_ATTEMPTS, deliver, suspect
 from evolve.models.improve import INTERRUPTED, NO_BUDGET, WHOLE, Tools, improve
-from evolve.models.judging import way_of, with_fixed_shapes
+from evolve.models.judging import attempt_of, way_of, with_fixed_shapes
 from evolve.models.output import write_model
 from evolve.models.records import Attempt, Found, ModelEvent, ModelRun, PartResult, PutTogether, SearchBegins
+from evolve.models.searching import speedup_over_seed
 from tests.support.decompositions import decomposition_of
+from tests.support.runs import make_problem, make_run, one_evaluation
 
 GROUP, FIRST, SECOND, LAYOUT = "part_20_28", "part_20_20", "part_28_28", "part_9_9"  # of conv_epilogue
 
@@ -305,3 +307,29 @@ def test_max_autotune_is_taken_apart_where_it_is_clearly_faster() -> None:
     assert way_of({"eager": 9.0, "compile": 5.0, "max-autotune": 4.0}) == "max-autotune"
     assert way_of({"eager": 9.0, "compile": 5.0, "max-autotune": 4.95}) == "compile"
     assert way_of({"eager": 3.0}) == "compile" and way_of({"max-autotune": 4.0}) == "max-autotune"
+
+
+def test_a_part_is_compared_with_the_kernel_that_the_model_runs_now() -> None:
+    problem = make_problem()
+    run = make_run(problem)
+    own, elite, best = (one_evaluation(problem, run, n, us) for n, us in ((1, 90.0), (2, 45.0), (3, 30.0)))
+    judged = [_of_seed(own, problem.name), _of_seed(elite, "earlier.duckdb"), best]
+    assert speedup_over_seed(best, judged, problem.name) == 3.0
+    assert speedup_over_seed(best, judged[1:], problem.name) == pytest.approx(100.0 / 30.0)  # its baseline takes 100
+
+
+def _of_seed(evaluation: Evaluation, origin: str) -> Evaluation:
+    candidate = evaluation.candidate.model_copy(update={"lineage": Lineage(operator=SEED, seeded_from=origin)})
+    return evaluation.model_copy(update={"candidate": candidate})
+
+
+def test_what_a_gate_says_of_a_whole_model_is_what_the_attempt_says() -> None:
+    problem = make_problem()
+    run = make_run(problem)
+    one = part("part_1_1", 1, 1, 0.5, 2.0)
+    refused = one_evaluation(problem, run, 1, None, refused=(Gate.MODEL, "too far off")).verdict
+    said = attempt_of("source", [one], refused)
+    assert (said.parts, said.refused_by, said.reason) == (("part_1_1",), "model", "too far off")
+    assert not said.is_correct and said.speedup is None
+    won = attempt_of("source", [one], one_evaluation(problem, run, 2, 50.0, wins=True).verdict)
+    assert won.is_accepted and won.speedup == 2.0 and won.refused_by == ""
