@@ -5,9 +5,9 @@
 
 The host-code policy, which would refuse them all, is switched off: it is the sandbox that is tried. First the honest
 ones alone, then all in a random order. Counted: candidates without a verdict, honest ones that did not pass, processes
-that were left, and how many honest ones a second are judged, alone and in bad company. A hostile candidate that computes
-keeps a core busy until its deadline, so the rate in company depends on `--deadline`; it is also given as a share of what
-was left when those cores are taken off.
+that were left, and how many honest ones a second are judged, alone and in bad company. A hostile candidate that
+computes keeps a core busy until its deadline, so the rate in company depends on `--deadline`; it is also given as a
+share of what was left when those cores are taken off.
 """
 
 from __future__ import annotations

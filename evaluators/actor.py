@@ -88,6 +88,10 @@ class EvaluatorActor:
         """See `Evaluator.profile`."""
         return self._opened().profile(candidates, provisional)
 
+    def node_id(self) -> str:
+        """The node of the cluster that it lives on."""
+        return str(ray.get_runtime_context().get_node_id())
+
     def close(self) -> None:
         with self._opening:
             if self._evaluator is not None:

@@ -19,10 +19,21 @@ import torch
 from torch import Tensor
 
 from db.records import PrecisionClass
+from evaluators.capture.torch_ops import OperationNames
 from evaluators.device_memory import SharedRegion, place_value
+from evaluators.gates.integrity import poison_
 from evaluators.precision import apply_precision
 from evaluators.sandbox.channel import Channel
-from evaluators.timing import Program, Rotation, Timer, call_us, flatten_outputs, open_timer, rotate_inputs
+from evaluators.timing import (
+    Program,
+    Rotation,
+    Timer,
+    call_us,
+    flatten_outputs,
+    open_timer,
+    roll_into,
+    rotate_inputs,
+)
 
 Message = dict[str, Any]
 
@@ -105,13 +116,18 @@ class Session(ABC):
     def _call(self, message: Message) -> Message:
         return {"us": call_us(self.programs[self._workload], self._sets, message["n_calls"], message["n_repeats"])}
 
-    def _verify(self, _: Message) -> Message:
+    def _verify(self, message: Message) -> Message:
+        """What the timed launches make of inputs that they never saw, and how long they take with such in every set:
+        a program that keeps answers is slower then."""
         assert self._timer is not None
         fresh = self.inputs_of(self._workload)
-        for mine, theirs in zip(self._sets[self._watched_set], fresh, strict=True):
-            if isinstance(mine, Tensor):
-                mine.copy_(theirs)
-        return self._deliver(self._timer.outputs(), self._workload)
+        for k, own in enumerate(self._sets):
+            shift = 0 if k == self._watched_set else k + message["shift"]
+            for mine, theirs in zip(own, fresh, strict=True):
+                if isinstance(mine, Tensor):
+                    roll_into(mine, theirs, shift)
+        us = self._timer.replay_us(1)
+        return {**self._deliver(self._timer.outputs(), self._workload), "us": us}
 
     def _release(self, _: Message) -> Message:
         self._timer = None
@@ -121,6 +137,11 @@ class Session(ABC):
     def inputs_of(self, workload: str) -> list[Any]:
         """The inputs as the judge laid them out, in shared memory."""
         return [place_value(self.inputs_region, place) for place in self._places[workload]["inputs"]]
+
+    def places_of_outputs(self, workload: str) -> list[Message]:
+        """Shape and dtype of what a program must return, with its place in the judge's memory."""
+        places: list[Message] = self._places[workload]["outputs"]
+        return places
 
     def weights_of(self, workload: str) -> dict[str, Tensor]:
         """The reference's weights by name, in shared memory."""
@@ -154,6 +175,21 @@ class CandidateSession(Session):
         built = time.perf_counter()
         error = self._dry_run()
         return {"build_s": built - start, "compile_s": time.perf_counter() - built, "dry_run_error": error}
+
+    def _check(self, message: Message) -> Message:
+        """As for any program; free memory holds poison before, and what host code called in torch is told."""
+        self._spoil_free_memory(message["workload"])
+        with OperationNames() as operations:
+            answer = super()._check(message)
+        return {**answer, "torch_ops": sorted(operations.names)}
+
+    def _spoil_free_memory(self, workload: str) -> None:
+        """Leaves poison in the memory that outputs are made of next: the allocator hands it out as it is."""
+        with suppress(torch.OutOfMemoryError):
+            places = self.places_of_outputs(workload)
+            spoilt = [torch.empty(p["shape"], dtype=getattr(torch, p["dtype"]), device="cuda") for p in places]
+            for buffer in spoilt:
+                poison_(buffer)
 
     def _dry_run(self) -> str:
         """Compiles and loads every kernel without launching one. What host code makes of that is no verdict."""

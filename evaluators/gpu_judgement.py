@@ -18,6 +18,7 @@ from evaluators.gates import correctness, first_program, integrity, speed
 from evaluators.gates.first_program import Look
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval, median_interval
+from evaluators.gates.static import check_run
 from evaluators.gpu_session import SessionLost, asked
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets
 from evaluators.measured_profile import Work
@@ -117,6 +118,9 @@ class Judgement:
         slot, drawn = self._session.slot, self._bench.sets.drawn(wanted)
         slot.write(wanted.workload, drawn)
         asked(Gate.CORRECTNESS, self._session.check(wanted.workload), wanted.label)
+        ran = check_run(self._session.torch_ops, self._bench.baseline.report.extern_ops)
+        if not ran.passed:
+            raise Refusal.of(ran)
         self._compare(wanted, drawn, Gate.CORRECTNESS)
         unchanged = slot.check_inputs(wanted.workload, drawn)
         if not unchanged.passed:
@@ -181,7 +185,12 @@ class Judgement:
                 break
             if is_last:
                 self._cascade.admit(answer)
-        self._verify_timed()
+        for is_last, shift in ((False, 1), (False, 2), (True, 3)):
+            answer = integrity.check_fresh(self._verify_timed(shift), device_us)
+            if answer.passed:
+                break
+            if is_last:
+                self._cascade.admit(answer)
 
     def _check_clock(self, device_us: float) -> GateResult:
         """One comparison. A process that makes its context stalls the GPU for 40 ms, so one failure proves nothing."""
@@ -193,17 +202,20 @@ class Judgement:
         replayed_s = n * replay_s if session.method == "graph" else sustained_s
         return integrity.check_clock(replayed_s, sustained_s, watched_s)
 
-    def _verify_timed(self) -> None:
-        """Fresh inputs for one of the sets that were timed: what the same launches make of them must be right."""
+    def _verify_timed(self, shift: int) -> float:
+        """Fresh inputs for the sets that were timed: what the same launches make of them must be right. How long one
+        takes with them, in microseconds."""
         session, bench = self._session, self._bench
         wanted = bench.secret_full_set()
         drawn = bench.sets.drawn(wanted)
         session.slot.write(wanted.workload, drawn)
-        asked(Gate.INTEGRITY, session.verify(), "after timing")
+        refused, fresh_us = session.verify(shift)
+        asked(Gate.INTEGRITY, refused, "after timing")
         try:
             self._compare(wanted, drawn, Gate.INTEGRITY)
         except Refusal as refusal:
             raise Refusal(Gate.INTEGRITY, f"right when checked, wrong when timed: {refusal}") from refusal
+        return fresh_us
 
     def _without_pairing(self, found: list[float]) -> Latency:
         """A program that does not beat the baseline: a latency, and a no of the speed gate."""

@@ -128,6 +128,7 @@ class GpuSession:
         self.rotation = Rotation(1, 1, True)
         self.method: Method = "graph"
         self.n_launches = 1
+        self.torch_ops: tuple[str, ...] = ()  # that host code called when it was checked last
 
     def allow(self, seconds: float) -> None:
         """Everything that is asked from now on has to be answered within so many seconds in all."""
@@ -144,7 +145,10 @@ class GpuSession:
 
     def check(self, workload: Workload) -> str:
         """Runs the program once on what the slot holds; why its outputs do not fit, or nothing."""
-        return str(self._ask({"do": "check", "workload": workload.name}).get("refused", ""))
+        answer = self._ask({"do": "check", "workload": workload.name})
+        names = answer.get("torch_ops")
+        self.torch_ops = tuple(map(str, names)) if isinstance(names, list) else ()
+        return str(answer.get("refused", ""))
 
     def time(self, workload: Workload, rotation: Rotation, watched: int, method: Method | None = None) -> str:
         """Opens a timer on what the slot holds; why it does not use a graph, or nothing."""
@@ -171,9 +175,11 @@ class GpuSession:
         answer = self._ask({"do": "call", "n_calls": n_calls, "n_repeats": n_repeats})
         return _read(lambda found: [_time_of(found["us"][i]) for i in range(n_repeats)], answer)
 
-    def verify(self) -> str:
-        """Runs the timed program on what the slot holds now; why its outputs do not fit, or nothing."""
-        return str(self._ask({"do": "verify"}).get("refused", ""))
+    def verify(self, shift: int) -> tuple[str, float]:
+        """Runs the timed program on what the slot holds now, rolled by `shift` and more in the sets that are not
+        watched. Why its outputs do not fit, or nothing; and the claimed latency on these inputs, in microseconds."""
+        answer = self._ask({"do": "verify", "shift": shift})
+        return str(answer.get("refused", "")), _read(lambda found: _time_of(found["us"][0]), answer)
 
     def release(self) -> None:
         """Drops the timer and its memory."""

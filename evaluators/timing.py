@@ -65,12 +65,18 @@ def _rolled(value: Any, k: int) -> Any:
     if not isinstance(value, Tensor):
         return value
     copy = torch.empty_like(value)
+    roll_into(copy, value, k)
+    return copy
+
+
+def roll_into(target: Tensor, value: Tensor, k: int) -> None:
+    """Copies a tensor into another of its shape, rolled by `k` along the first dimension."""
     shift = k % value.shape[0] if value.dim() and value.shape[0] else 0
     if shift == 0:
-        return copy.copy_(value)
-    copy[shift:].copy_(value[:-shift])
-    copy[:shift].copy_(value[-shift:])
-    return copy
+        target.copy_(value)
+        return
+    target[shift:].copy_(value[:-shift])
+    target[:shift].copy_(value[-shift:])
 
 
 class Timer(Protocol):

@@ -43,6 +43,24 @@ def _packet_name(operation: Any) -> str:
     return str(operation).rsplit(".", 1)[0]
 
 
+class OperationNames(TorchDispatchMode):  # type: ignore[misc]
+    """Collects `names` of operations that move bytes ("aten.mul.Tensor") in a real run, while it is entered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if self.is_listening and not is_allocation_or_view(operation):
+            self.names.add(str(operation))
+        return operation(*args, **(kwargs or {}))
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether what is called now is called by host code."""
+        return True
+
+
 class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
     """Records operations that move bytes. A value that the host reads (`.item()`) is answered with 1."""
 

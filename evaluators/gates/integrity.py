@@ -18,6 +18,9 @@ FLOOR_SLACK = 0.97
 # What a message to a child and back costs beside the launches, and how much slower the judge may see them.
 CLOCK_OVERHEAD_S = 0.01
 CLOCK_FACTOR = 1.5
+# How much longer a launch may take on inputs that it never saw, and what a full cache costs it at most
+FRESH_FACTOR = 1.3
+FRESH_OVERHEAD_US = 0.5
 
 
 def poison_(output: Tensor) -> None:
@@ -72,6 +75,17 @@ def check_floor(device_us: float, moved_bytes: int, rotated_bytes: int, hardware
     reason = (
         f"{device_us:.4g} us is faster than memory: inputs and outputs are {moved_bytes / 1e6:.4g} MB, "
         f"which takes at least {least:.4g} us on {hardware.name}; not all of the work is done"
+    )
+    return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)
+
+
+def check_fresh(fresh_us: float, device_us: float) -> GateResult:
+    """Refuses a program that is slower on inputs that it never saw: it keeps answers of those that it has seen."""
+    if fresh_us <= FRESH_FACTOR * device_us + FRESH_OVERHEAD_US:
+        return GateResult(gate=Gate.INTEGRITY, passed=True, evidence={"fresh_us": fresh_us})
+    reason = (
+        f"a launch takes {fresh_us:.4g} us on inputs that it has not seen and {device_us:.4g} us on others: "
+        "it keeps what it computed before"
     )
     return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)
 

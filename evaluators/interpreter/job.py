@@ -11,7 +11,7 @@ from torch import Tensor
 from db.records import TensorSpec
 from evaluators.interpreter import shims
 from evaluators.interpreter.device import pretended_gpu
-from evaluators.interpreter.operations import OperationNames
+from evaluators.interpreter.operations import HostOperationNames
 from evaluators.interpreter.unsupported import why_unsupported
 from evaluators.sandbox.candidate import build, load_candidate
 from evaluators.sandbox.channel import Channel
@@ -36,7 +36,7 @@ def run(channel: Channel, payload: dict[str, Any]) -> None:
             module = load_candidate(payload["source"])
             function = build(module, payload["entry_point"], payload["init_args"], weights)
         for inputs, outputs in sets:
-            with torch.no_grad(), pretended_gpu(), OperationNames() as operations:
+            with torch.no_grad(), pretended_gpu(), HostOperationNames() as operations:
                 answer = _flat(function(*inputs))
             channel.send({**_deliver(answer, outputs), "torch_ops": sorted(operations.names)})
     except Exception as error:  # whose fault it is decides whether it counts against the candidate

@@ -71,13 +71,27 @@ def test_silence_is_an_endless_loop(open_session: Callable[[Answer], GpuSession]
 
 def test_a_peer_that_ends_loses_the_session(open_session: Callable[[Answer], GpuSession]) -> None:
     with pytest.raises(SessionLost, match="closed"):
-        open_session(lambda _: None).verify()
+        open_session(lambda _: None).verify(1)
 
 
 def test_only_a_graph_has_many_launches(open_session: Callable[[Answer], GpuSession]) -> None:
     session = open_session(lambda _: {"method": "events", "why": "it synchronises", "n_launches": 99})
     assert session.time(make_problem().full, Rotation(2, 8, True), watched=3) == "it synchronises"
     assert session.method == "events" and session.n_launches == 1
+
+
+def test_what_host_code_called_is_kept_of_the_last_check(open_session: Callable[[Answer], GpuSession]) -> None:
+    answers = iter([{"delivered": 1, "torch_ops": ["aten.mm.default"]}, {"refused": "no", "torch_ops": 3}])
+    session = open_session(lambda _: next(answers))
+    assert session.check(make_problem().small) == "" and session.torch_ops == ("aten.mm.default",)
+    assert session.check(make_problem().small) == "no" and session.torch_ops == ()
+
+
+def test_a_timed_program_is_verified_and_timed_on_fresh_inputs(open_session: Callable[[Answer], GpuSession]) -> None:
+    session = open_session(lambda message: {"us": [10.0 * message["shift"]], "refused": ""})
+    assert session.verify(2) == ("", 20.0)
+    with pytest.raises(SessionLost, match="an answer that is none"):
+        open_session(lambda _: {"refused": ""}).verify(1)
 
 
 def test_the_judges_clock_runs_beside_the_claim(open_session: Callable[[Answer], GpuSession]) -> None:

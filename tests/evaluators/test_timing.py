@@ -2,7 +2,7 @@
 
 import torch
 
-from evaluators.timing import flatten_outputs, plan_rotation, rotate_inputs
+from evaluators.timing import flatten_outputs, plan_rotation, roll_into, rotate_inputs
 
 MEGA = 2**20
 
@@ -35,6 +35,14 @@ def test_sets_hold_the_same_rows_in_other_places_and_other_memory():
     assert len({s[0].data_ptr() for s in sets} | {x.data_ptr()}) == 4
     assert torch.equal(rotate_inputs([x], n + 1)[4][0], x)
     assert torch.equal(rotate_inputs([torch.tensor(3.0)], 2)[1][0], torch.tensor(3.0))
+
+
+def test_fresh_values_go_into_the_memory_that_was_timed():
+    target, fresh = torch.zeros(4, 3), torch.arange(12.0).reshape(4, 3)
+    roll_into(target, fresh, 6)
+    assert torch.equal(target, torch.roll(fresh, 2, 0))
+    roll_into(target, fresh, 4)
+    assert torch.equal(target, fresh)
 
 
 def test_outputs_are_flattened_in_order():

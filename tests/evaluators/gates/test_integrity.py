@@ -56,6 +56,13 @@ def test_what_the_l2_may_hold_is_allowed_for():
     assert integrity.check_floor(0.01 * floor, small, small, HARDWARE).passed  # it all fits
 
 
+def test_fresh_inputs_take_no_longer():
+    assert integrity.check_fresh(10.9, 10.0).passed
+    assert integrity.check_fresh(2.4, 1.8).passed  # short launches vary more
+    kept = integrity.check_fresh(50.0, 10.0)
+    assert not kept.passed and "keeps what it computed before" in kept.reason
+
+
 def test_the_clocks_must_agree():
     assert integrity.check_clock(0.020, 0.020, 0.0203).passed
     assert integrity.check_clock(0.023, 0.020, 0.0203).passed  # somebody else disturbed the first measurement
