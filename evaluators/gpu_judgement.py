@@ -26,6 +26,7 @@ from evaluators.session_pool import OpenSession
 from evaluators.timing import Method, Rotation
 
 N_FIRST_LOOK = 3
+N_FRESH_LOOKS = 8  # contexts that others make stall up to a third of single replays: no program is slow eight times so
 N_REPLAYS = 7
 MAX_REPLAYS = 31
 STEADY = 0.02  # width of the interval over the median that needs no more replays
@@ -185,11 +186,11 @@ class Judgement:
                 break
             if is_last:
                 self._cascade.admit(answer)
-        for is_last, shift in ((False, 1), (False, 2), (True, 3)):
+        for shift in range(1, N_FRESH_LOOKS + 1):
             answer = integrity.check_fresh(self._verify_timed(shift), device_us)
             if answer.passed:
                 break
-            if is_last:
+            if shift == N_FRESH_LOOKS:
                 self._cascade.admit(answer)
 
     def _check_clock(self, device_us: float) -> GateResult:
