@@ -6,8 +6,7 @@
 The host-code policy, which would refuse them all, is switched off: it is the sandbox that is tried. First the honest
 ones alone, then all in a random order. Counted: candidates without a verdict, honest ones that did not pass, processes
 that were left, and how many honest ones a second are judged, alone and in bad company. A hostile candidate that
-computes keeps a core busy until its deadline, so the rate in company depends on `--deadline`; it is also given as a
-share of what was left when those cores are taken off.
+computes keeps a core busy until its deadline, so the rate in company depends on `--deadline`.
 """
 
 from __future__ import annotations
@@ -62,8 +61,6 @@ HOSTILE: dict[str, str] = {
     "at exit": "atexit.register(time.sleep, 3600)",
     "patches the channel": "import evaluators.sandbox.channel as c\nc.Channel.send = lambda *_: time.sleep(3600)",
 }
-# kinds that compute until they are stopped
-BUSY = frozenset({"loop", "loop, deaf to signals", "fork bomb", "writes gigabytes", "memory", "recursion"})
 IMPORTS = "import atexit, ctypes, os, signal, sys, threading, time\n"
 
 
@@ -188,7 +185,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     time.sleep(1.0)
     ours = [one for one in found if not one.specimen.kind]
     theirs = [one for one in found if one.specimen.kind]
-    theirs_s = sum(one.seconds for one in theirs if one.specimen.kind in BUSY) / (os.cpu_count() or 1)
     rate_alone, rate = len(alone) / alone_s, len(ours) / mixed_s
     return {
         "command": f"python -m benchmarks.hostile --candidates {arguments.candidates} --at-once {arguments.at_once} "
@@ -212,7 +208,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "honest_a_second_alone": round(rate_alone, 3),
         "honest_a_second_in_company": round(rate, 3),
         "share": round(rate / rate_alone, 3),
-        "share_of_what_was_left": round(len(ours) / max(1e-9, mixed_s - theirs_s) / rate_alone, 3),
         "hostile_s_by_kind": {
             kind: round(sum(s) / len(s), 2)
             for kind in HOSTILE
