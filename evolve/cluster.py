@@ -9,8 +9,8 @@ import re
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import ray
 from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -20,6 +20,7 @@ from db.errors import ClusterError, EvolveError
 
 T = TypeVar("T")
 
+NODE_ANSWERS_S = 120.0  # starting a process included
 REACH_S = 5.0  # how long a cluster may take to answer at all; Ray itself would try for minutes
 
 
@@ -33,7 +34,7 @@ def check_reachable(address: str = "") -> None:
     if address.startswith("ray://"):
         raise ClusterError(
             f"cannot run through Ray Client ({address}): the archive would lie on another machine than this",
-            "join the cluster from a node of it: --set cluster.address=HOST:6379",
+            "start the run on a node of it: --ray-address HOST:6379",
         )
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
@@ -45,8 +46,10 @@ def check_reachable(address: str = "") -> None:
 
 
 def _unreachable(address: str, reason: str) -> ClusterError:
-    where = f"reach the Ray cluster at {address!r}" if address else "start Ray on this machine"
-    return ClusterError(f"cannot {where}: {reason}", "check `ray status`, or leave cluster.address empty")
+    if not address:
+        return ClusterError(f"cannot start Ray on this machine: {reason}", "check `ray status`")
+    hint = "check `ray status` on its head, and its token: RAY_AUTH_MODE=token, ~/.ray/auth_token as on the head"
+    return ClusterError(f"cannot reach the Ray cluster at {address!r}: {reason}", hint)
 
 
 @contextlib.contextmanager
@@ -136,12 +139,14 @@ async def answer(reference: Awaitable[T]) -> T:
 
 
 ActorDied = RayActorError
+WorkerFailed = RayError  # it died, or what it did raised something that is no user's error
 
 
-def why_it_died(error: RayActorError) -> str:
-    """One line: what its constructor raised, where it never lived, or how its process ended."""
+def why_it_died(error: RayError) -> str:
+    """One line: what its constructor or its task raised, where it lived to raise it, or how its process ended."""
     lines = re.sub(r"\x1b\[\d*m", "", str(error)).strip().splitlines()
-    return lines[-1 if "creation task" in lines[0] else 0].strip()
+    has_raised = isinstance(error, RayTaskError) or "creation task" in lines[0]
+    return lines[-1 if has_raised else 0].strip()
 
 
 async def close_actors(actors: Sequence[Any], timeout_s: float) -> None:
@@ -164,5 +169,37 @@ def kill(actors: Sequence[Any]) -> None:
 
 def on_this_node() -> dict[str, Any]:
     """Actor options that keep an actor on the machine of the driver: where its files are."""
+    return _on(ray.get_runtime_context().get_node_id())
+
+
+def _on(node_id: str) -> dict[str, Any]:
+    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=node_id, soft=False)}
+
+
+class Node(NamedTuple):
+    """A machine of the cluster."""
+
+    node_id: str
+    address: str
+
+
+def other_nodes() -> list[Node]:
+    """The nodes that live, without that of the driver."""
     here = ray.get_runtime_context().get_node_id()
-    return {"scheduling_strategy": NodeAffinitySchedulingStrategy(node_id=here, soft=False)}
+    alive = [node for node in ray.nodes() if node["Alive"] and node["NodeID"] != here]
+    return [Node(node["NodeID"], node["NodeManagerAddress"]) for node in alive]
+
+
+def run_on(nodes: Sequence[Node], work: Callable[[], T]) -> list[T]:
+    """What a function answers on each of some nodes.
+
+    Raises:
+        ClusterError: a node does not answer.
+    """
+    remote = ray.remote(num_cpus=0)(work)
+    references = [remote.options(**_on(node.node_id)).remote() for node in nodes]
+    try:
+        return list(ray.get(references, timeout=NODE_ANSWERS_S))
+    except RayError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ClusterError(f"a node of the cluster does not answer: {reason}", "check `ray status`") from error

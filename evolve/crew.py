@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -18,10 +18,11 @@ from evaluators.report import EvaluatorReport
 from evaluators.settings import EvaluatorSettings
 from evolve import cluster
 from evolve.archipelago import Archipelago, OnChange
-from evolve.cluster import ActorDied, answer, why_it_died
+from evolve.cluster import ActorDied, WorkerFailed, answer, why_it_died
 from evolve.config import RunConfig
 from evolve.judging import ActorPool
 from evolve.preflight import READER_WAIT_S
+from evolve.skew import SAME_VERSION, check_nodes, skew_of_others
 from islands.knowledge import PriorKnowledge
 
 CORES_PER_PREPARER = 4  # each compiles as many candidates side by side
@@ -64,9 +65,11 @@ class Crew:
         All of them warm up at once: what takes longest, the evaluators, decides.
 
         Raises:
-            ClusterError: a worker died while it started, there are fewer GPUs than evaluators, or they differ.
+            ClusterError: a node has other software, a worker died while it started, there are fewer GPUs than
+                evaluators, or they differ.
             ArchiveError, ArchiveBusyError, DeviceError, ProblemError, SeedError: as the parts say.
         """
+        await asyncio.to_thread(check_nodes)
         self.archive = self._start_archive()
         self._evaluators = self._start_evaluators()
         self._preparers = self._start_preparers()
@@ -76,7 +79,7 @@ class Crew:
             _, *reports = await asyncio.gather(answer(self.archive.open.remote()), *reporting)
         except ActorDied as error:
             message = f"a worker of this run cannot start: {why_it_died(error)}"
-            raise ClusterError(message, "install the same version of this package on every node") from error
+            raise ClusterError(message, SAME_VERSION) from error
         self.evaluators = ActorPool(self._evaluators)
         self.preparers = ActorPool(self._preparers or self._evaluators)
         self._report = agreed([_as_report(report) for report in reports])
@@ -87,22 +90,28 @@ class Crew:
 
         Returns:
             How many of them are of no use: their evaluators cannot start, or differ.
+
+        Raises:
+            ClusterError: a node does not answer.
         """
-        joining = [start_evaluator(self._problem, self._judging, self._device) for _ in range(n_gpus)]
-        taken = await asyncio.gather(*(self._join(evaluator) for evaluator in joining))
+        skewed = {node.node_id: difference for node, difference in await asyncio.to_thread(skew_of_others)}
+        joining = [self._start_evaluator() for _ in range(n_gpus)]
+        taken = await asyncio.gather(*(self._join(evaluator, skewed) for evaluator in joining))
         for _ in range(len(self._preparers), self._n_preparers() if self._preparers else 0):
             self._preparers.append(start_preparer(self._problem, self._judging, CORES_PER_PREPARER))
             self.preparers.add(self._preparers[-1])
         return taken.count(False)
 
-    async def _join(self, evaluator: Any) -> bool:
+    async def _join(self, evaluator: Any, skewed: Mapping[str, str]) -> bool:
         """Whether an evaluator that was started during the run is one of the crew from now on."""
         assert self._report is not None
         try:
+            if (node_id := await answer(evaluator.node_id.remote())) in skewed:
+                raise ClusterError(skewed[node_id], SAME_VERSION)
             report = _as_report(await answer(evaluator.report.remote()))
             agreed([self._report, report])
-        except (ActorDied, EvolveError) as error:
-            reason = why_it_died(error) if isinstance(error, ActorDied) else str(error)
+        except (WorkerFailed, EvolveError) as error:
+            reason = error.message if isinstance(error, EvolveError) else why_it_died(error)
             self._on_change(f"a GPU that came is not used: {reason}")
             cluster.kill([evaluator])
             return False
@@ -112,7 +121,10 @@ class Crew:
         return True
 
     def _start_evaluators(self) -> list[Any]:
-        return [start_evaluator(self._problem, self._judging, self._device) for _ in range(self._n_gpus())]
+        return [self._start_evaluator() for _ in range(self._n_gpus())]
+
+    def _start_evaluator(self) -> Any:
+        return start_evaluator(self._problem, self._judging, self._device)
 
     def _start_preparers(self) -> list[Any]:
         return [start_preparer(self._problem, self._judging, CORES_PER_PREPARER) for _ in range(self._n_preparers())]

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
+from db.errors import ClusterError
 from evolve import cluster
 from evolve.crew import Crew
 from evolve.search import Search
@@ -35,6 +36,7 @@ async def _recruit(crew: Crew, search: Search) -> None:
         n_useless = min(n_useless, n_free)  # a node with them went
         seen = [*seen[1:], n_free - n_useless]
         if (n := min(*seen, crew.n_wanted)) > 0:
-            n_useless += await crew.recruit(n)
+            with contextlib.suppress(ClusterError):  # a node went again: the next look tells
+                n_useless += await crew.recruit(n)
             seen = [0] * N_LOOKS
             search.widen(crew.chains_per_island)

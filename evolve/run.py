@@ -80,12 +80,17 @@ def run_search(config: RunConfig, *, problem: Problem | None = None, on_event: O
 
 
 def resume_search(
-    archive: str, run_id: str = "", *, n_more: int | None = None, on_event: OnEvent = ignore
+    archive: str,
+    run_id: str = "",
+    *,
+    n_more: int | None = None,
+    cluster_address: str | None = None,
+    on_event: OnEvent = ignore,
 ) -> RunResult:
     """Continue a run where its archive says it was; the last unfinished one unless named.
 
     Waits for the archive while the actors of a killed driver still hold it. With `n_more` the search goes on for so
-    many verdicts, whatever its budget had left.
+    many verdicts, whatever its budget had left; with `cluster_address` on another Ray cluster than it began on.
 
     Raises:
         NotFoundError: no such run, or none that is unfinished.
@@ -96,6 +101,9 @@ def resume_search(
         if run is None:
             raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
         config, judged = make_config({**run.config, "archive": archive}), reader.evaluations(run.run_id)
+        if cluster_address is not None:
+            cluster = config.cluster.model_copy(update={"address": cluster_address})
+            config = config.model_copy(update={"cluster": cluster})
         problem = as_it_began(reader.problem(run.problem_id), judged)
         totals = reader.llm_totals(run.run_id)
         elapsed_s = _elapsed_s(run, judged) if totals else 0.0

@@ -8,6 +8,7 @@ import typer
 
 from evolve.cli.live import watching
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive
+from evolve.cli.run_options import RayAddress
 from evolve.cli.summary import finish
 from evolve.run import resume_search
 
@@ -15,6 +16,7 @@ from evolve.run import resume_search
 def resume(
     run: Annotated[str, typer.Argument(help="The run [default: the last unfinished one].", show_default=False)] = "",
     archive: Archive = DEFAULT_ARCHIVE,
+    ray_address: RayAddress = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
 ) -> None:
     """Continue a run where it stopped.
@@ -22,5 +24,5 @@ def resume(
     Nothing that was judged is lost or judged twice.
     """
     with watching(quiet=quiet) as on_event:
-        result = resume_search(str(archive), run, on_event=on_event)
+        result = resume_search(str(archive), run, cluster_address=ray_address, on_event=on_event)
     finish(result, archive=str(archive))

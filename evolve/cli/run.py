@@ -37,6 +37,7 @@ def run(
     precision: opt.Precision = None,
     strategy: opt.StrategyChoice = None,
     out: opt.Out = None,
+    ray_address: opt.RayAddress = None,
     quiet: opt.Quiet = False,
 ) -> None:
     """Search for a faster kernel for a problem.
@@ -61,6 +62,7 @@ def run(
         "precision": precision,
         "strategy": strategy,
         "out": out,
+        "cluster": {"address": ray_address} if ray_address else None,
     }
     layer = {key: _plain(value) for key, value in options.items() if value not in (None, [], {})}
     settings = load_config(problem, preset=preset, file=config, sets=sets or (), options=layer)

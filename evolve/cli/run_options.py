@@ -25,6 +25,7 @@ __all__ = [
     "Preset",
     "ProblemName",
     "Quiet",
+    "RayAddress",
     "RngSeed",
     "SeedFrom",
     "SeedProgram",
@@ -103,6 +104,15 @@ Out = Annotated[
     Path | None,
     typer.Option(
         "--out", help="Folder for the best program and the report.", show_default="evolve-out/RUN", metavar="DIR"
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    typer.Option(
+        "--ray-address",
+        help="A running Ray cluster to use: its head's HOST:PORT, or auto for the one of this machine.",
+        show_default="a Ray of its own; resume: where it began",
+        metavar="ADDRESS",
     ),
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")]
