@@ -1,0 +1,163 @@
+"""Nodes of a Ray cluster on one machine, each in a network namespace and with a /tmp of its own. Needs root.
+
+    python -m benchmarks.nodes up 2                     # a head without GPUs and a worker; prints the head's address
+    python -m benchmarks.nodes exec 0 -- ray status     # a command on node 0, the head
+    python -m benchmarks.nodes join 2 --num-gpus 1      # one more node
+    python -m benchmarks.nodes leave 1                  # everything on a node dies at once
+    python -m benchmarks.nodes cut 1                    # nobody reaches it any more; its processes live on
+    python -m benchmarks.nodes down
+
+Nodes see one another over a bridge, 10.77.0.0/24, and nothing else. They share the file system, apart from /tmp.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+BRIDGE = "evolve-br"
+PORT = 6379
+STATE = Path("/run/evolve-nodes")
+READY_S = 60.0
+
+
+def address_of(node: int) -> str:
+    return f"10.77.0.{node + 1}"
+
+
+def head() -> str:
+    """Where the cluster is reached."""
+    return f"{address_of(0)}:{PORT}"
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def _space(node: int) -> str:
+    return f"evolve-{node}"
+
+
+def up(n_nodes: int, num_cpus: int) -> None:
+    """A bridge and the first nodes; the head has no GPU."""
+    STATE.mkdir(exist_ok=True)
+    _ip("link", "add", BRIDGE, "type", "bridge")
+    _ip("link", "set", BRIDGE, "up")
+    for node in range(n_nodes):
+        join(node, num_cpus, num_gpus=int(node > 0))
+
+
+def join(node: int, num_cpus: int, num_gpus: int) -> None:
+    """A namespace with one address, and Ray in it."""
+    space, outside = _space(node), f"evolve-v{node}"
+    _ip("netns", "add", space)
+    _ip("link", "add", outside, "type", "veth", "peer", "name", "eth0", "netns", space)
+    _ip("link", "set", outside, "master", BRIDGE, "up")
+    _ip("-n", space, "addr", "add", f"{address_of(node)}/24", "dev", "eth0")
+    for device in ("lo", "eth0"):
+        _ip("-n", space, "link", "set", device, "up")
+    _start_holder(node)
+    place = [f"--node-ip-address={address_of(node)}", f"--num-cpus={num_cpus}", f"--num-gpus={num_gpus}"]
+    where = ["--head", f"--port={PORT}", "--include-dashboard=false"] if node == 0 else [f"--address={head()}"]
+    _run(node, [_program("ray"), "start", *where, *place, "--disable-usage-stats"], is_quiet=True)
+
+
+def _start_holder(node: int) -> None:
+    """A process that keeps the node's mounts while commands come and go."""
+    script = "mount -t tmpfs tmpfs /tmp && exec sleep infinity"
+    command = ["ip", "netns", "exec", _space(node), "unshare", "--mount", "--propagation", "private"]
+    nowhere = subprocess.DEVNULL
+    holder = subprocess.Popen([*command, "sh", "-c", script], start_new_session=True, stdout=nowhere, stderr=nowhere)
+    (STATE / str(node)).write_text(str(holder.pid))
+    deadline = time.monotonic() + READY_S
+    while "tmpfs /tmp " not in Path(f"/proc/{holder.pid}/mounts").read_text():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"node {node} has no /tmp of its own")
+        time.sleep(0.05)
+
+
+def _program(name: str) -> str:
+    return str(Path(sys.executable).with_name(name))
+
+
+def command_on(node: int, command: Sequence[str]) -> list[str]:
+    """A command line that runs a command on a node."""
+    holder = (STATE / str(node)).read_text()
+    return ["nsenter", "--target", holder, "--net", "--mount", f"--wd={Path.cwd()}", "--", *command]
+
+
+def _run(node: int, command: Sequence[str], *, is_quiet: bool = False) -> int:
+    environment = {**os.environ, "PYTHONSAFEPATH": "1", "RAY_AUTH_MODE": "token", "EVOLVE_BENCHMARK": "nodes"}
+    output = subprocess.DEVNULL if is_quiet else None  # what stays alive would keep a pipe open
+    return subprocess.run(
+        command_on(node, command), env=environment, stdout=output, stderr=output, check=is_quiet
+    ).returncode
+
+
+def cut(node: int) -> None:
+    """Nobody reaches a node any more, and it reaches nobody."""
+    _ip("link", "set", f"evolve-v{node}", "down")
+
+
+def leave(node: int) -> None:
+    """Everything on a node ends at once, as if its machine had been taken away."""
+    for pid in _pids(node):
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+    _ip("netns", "del", _space(node))
+    (STATE / str(node)).unlink()
+
+
+def _pids(node: int) -> list[int]:
+    answer = subprocess.run(["ip", "netns", "pids", _space(node)], capture_output=True, text=True, check=True)
+    return [int(line) for line in answer.stdout.split()]
+
+
+def down() -> None:
+    """No node and no bridge is left."""
+    for entry in sorted(STATE.iterdir()) if STATE.exists() else []:
+        leave(int(entry.name))
+    subprocess.run(["ip", "link", "del", BRIDGE], check=False)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("up", "join"):
+        one = commands.add_parser(name)
+        one.add_argument("n", type=int, help="how many nodes, or which")
+        one.add_argument("--num-cpus", type=int, default=2)
+        one.add_argument("--num-gpus", type=int, default=0, help="that the node claims to have (join)")
+    for name in ("leave", "cut"):
+        commands.add_parser(name).add_argument("n", type=int)
+    commands.add_parser("down")
+    executed = commands.add_parser("exec")
+    executed.add_argument("n", type=int)
+    executed.add_argument("words", nargs=argparse.REMAINDER)
+    options = parser.parse_args(arguments)
+    match options.command:
+        case "up":
+            up(options.n, options.num_cpus)
+            print(head())
+        case "join":
+            join(options.n, options.num_cpus, options.num_gpus)
+        case "leave":
+            leave(options.n)
+        case "cut":
+            cut(options.n)
+        case "down":
+            down()
+        case "exec":
+            words = [word for word in options.words if word != "--"]
+            raise SystemExit(_run(options.n, words))
+
+
+if __name__ == "__main__":
+    main()
