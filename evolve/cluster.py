@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayActorError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from db.errors import ClusterError, EvolveError
@@ -139,7 +139,13 @@ async def answer(reference: Awaitable[T]) -> T:
 
 
 ActorDied = RayActorError
+_RESTARTING = "restarting"  # as Ray says it of an actor that waits for a place to live
 WorkerFailed = RayError  # it died, or what it did raised something that is no user's error
+
+
+def was_reached(error: RayActorError) -> bool:
+    """False where a call surely never began: its actor was waiting for a node to start again on."""
+    return not (isinstance(error, ActorUnavailableError) and _RESTARTING in str(error))
 
 
 def why_it_died(error: RayError) -> str:

@@ -80,7 +80,7 @@ class Crew:
         except ActorDied as error:
             message = f"a worker of this run cannot start: {why_it_died(error)}"
             raise ClusterError(message, SAME_VERSION) from error
-        self.evaluators = ActorPool(self._evaluators)
+        self.evaluators = ActorPool(self._evaluators, lambda why: self._on_change(f"an evaluator died: {why}"))
         self.preparers = ActorPool(self._preparers or self._evaluators)
         self._report = agreed([_as_report(report) for report in reports])
         return self._report

@@ -13,13 +13,16 @@ from db.errors import ClusterError
 from db.records import SEED, Candidate, Gate, GateResult, LatencyKind, Outcome, PrecisionClass, Verdict
 from evaluators.report import EvaluatorReport
 from evolve.busy import BusyClock
-from evolve.cluster import ActorDied, answer, why_it_died
+from evolve.cluster import ActorDied, answer, was_reached, why_it_died
 from evolve.known import KnownVerdicts
 from evolve.preranking import PreRanker
 
 N_TRIALS = 2  # of one candidate, when actors die
 MAX_CRASHES = 8  # candidates in a row
 AVOIDED_S = 5.0  # about what an actor takes to start again
+MAX_AVOIDED_S = 60.0
+NOBODY_S = 1.0  # between two looks for an actor that is not waiting for a node
+PATIENCE_S = 900.0  # for as long nodes may be away, all of them: what takes their place has to start
 
 
 class Judge(Protocol):
@@ -39,9 +42,13 @@ class ActorPool:
 
     One that died is avoided for a while, the longer the more often it died in a row: a dead actor fails at once and
     would draw every call.
+
+    Args:
+        on_death: is told why one died.
     """
 
-    def __init__(self, actors: Sequence[Any]) -> None:
+    def __init__(self, actors: Sequence[Any], on_death: Callable[[str], None] = lambda _: None) -> None:
+        self._on_death = on_death
         self._members: list[_Member] = []
         self._ready: defaultdict[int, dict[_Member, None]] = defaultdict(dict)  # by calls in progress
         self._avoided: list[tuple[float, int, _Member]] = []  # a heap: until when
@@ -67,13 +74,15 @@ class ActorPool:
     async def call(self, method: str, *arguments: Any) -> Any:
         """Call a method on the least loaded actor. Raises what the actor raises, or ActorDied."""
         member = self._least_loaded()
+        n_deaths = member.n_deaths
         self._load(member, 1)
         self._last_call_at = time.monotonic()
         member.busy.enter()
         try:
             result = await answer(getattr(member.actor, method).remote(*arguments))
-        except ActorDied:
-            self._avoid(member)
+        except ActorDied as error:
+            if n_deaths == member.n_deaths:  # else its other calls have told
+                self._avoid(member, error)
             raise
         finally:
             self._load(member, -1)
@@ -97,13 +106,15 @@ class ActorPool:
         if not member.is_avoided:
             self._ready[member.n_calls][member] = None
 
-    def _avoid(self, member: _Member) -> None:
+    def _avoid(self, member: _Member, error: ActorDied) -> None:
+        if was_reached(error):
+            self._on_death(why_it_died(error))
         if not member.is_avoided:
             member.is_avoided = True
             self._ready[member.n_calls].pop(member, None)
-            until = time.monotonic() + AVOIDED_S * 2**member.n_deaths
-            heapq.heappush(self._avoided, (until, id(member), member))
-        member.n_deaths += 1
+            for_s = min(AVOIDED_S * 2**member.n_deaths, MAX_AVOIDED_S) if was_reached(error) else AVOIDED_S
+            heapq.heappush(self._avoided, (time.monotonic() + for_s, id(member), member))
+        member.n_deaths += was_reached(error)
 
 
 class _Member:
@@ -144,6 +155,7 @@ class JudgePool:
         self._versions = report.versions
         self._precision = precision
         self._n_crashes: Counter[str] = Counter()  # in a row, by method
+        self._answered_at: defaultdict[str, float] = defaultdict(float)  # by method
         self._verdicts = KnownVerdicts()  # of this run
         self._has_earlier: bool | None = None  # whether other runs judged this problem here; None: nobody asked yet
         self._in_progress: dict[str, asyncio.Future[Verdict]] = {}  # by program id or fingerprint
@@ -259,18 +271,33 @@ class JudgePool:
             ClusterError: too many candidates in a row killed every actor that they met.
         """
         reason = ""
-        for _ in range(N_TRIALS):
+        n_trials, since = 0, time.monotonic()
+        while n_trials < N_TRIALS:
             try:
                 result = await pool.call(method, *arguments)
             except ActorDied as error:
                 reason = why_it_died(error)
+                n_trials += was_reached(error)
+                if not was_reached(error):
+                    await self._wait(method, since, reason)
             else:
-                self._n_crashes[method] = 0
+                self._n_crashes[method], self._answered_at[method] = 0, time.monotonic()
                 return result
         self._n_crashes[method] += 1
         if self._n_crashes[method] >= MAX_CRASHES:
             raise ClusterError(f"the judging processes keep dying: {reason}", "look for the cause with: evolve doctor")
         return self._crash(candidate, reason)
+
+    async def _wait(self, method: str, since: float, reason: str) -> None:
+        """A while, where nodes went away: whoever waits for one has not seen the candidate.
+
+        Raises:
+            ClusterError: nobody has answered for `PATIENCE_S`.
+        """
+        if time.monotonic() - max(since, self._answered_at[method]) > PATIENCE_S:
+            hint = "bring nodes with GPUs back, and go on with: evolve resume"
+            raise ClusterError(f"nobody has judged for {PATIENCE_S / 60:.0f} minutes: {reason}", hint)
+        await asyncio.sleep(NOBODY_S)
 
     def _crash(self, candidate: Candidate, reason: str) -> Verdict:
         return self._unmeasured(candidate, Outcome.FAILED, Gate.STATIC, f"the judging process died twice: {reason}")

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ray.exceptions import RayActorError
+from ray.exceptions import ActorUnavailableError, RayActorError
 from support.here import Here
+from support.workers import make_candidate, make_report, make_verdict
 
+from db.errors import ClusterError
+from db.records import Candidate, PrecisionClass, Verdict
+from evaluators.evaluator import Prepared
 from evolve import judging
-from evolve.judging import ActorPool
+from evolve.judging import ActorPool, JudgePool
 from evolve.mailbox import MAX_CALLS, N_UNDER_WAY, Mailbox
 
 
@@ -125,3 +130,64 @@ def test_what_goes_wrong_with_a_message_is_told_to_everybody_in_it() -> None:
         assert await mailbox.call(7) == 7
 
     asyncio.run(asyncio.wait_for(play(), 10))
+
+
+class Traveller:
+    """An evaluator whose node went away for some calls; a preparer that is always there."""
+
+    def __init__(self, n_away: int) -> None:
+        self.n_away = n_away
+
+    async def prepare(self, candidate: Candidate, report: object) -> Prepared:
+        return Prepared(candidate=candidate)
+
+    async def evaluate(self, prepared: Prepared) -> Verdict:
+        if self.n_away:
+            self.n_away -= 1
+            raise ActorUnavailableError("The actor is temporarily unavailable: IOError: The actor is restarting.", None)
+        return make_verdict(prepared.candidate)
+
+
+def judged_by(worker: Traveller, tmp_path: Path) -> Verdict:
+    pool = ActorPool([Here(worker)])
+    judge = JudgePool(
+        preparers=pool, evaluators=pool, archive=None, report=make_report(), precision=PrecisionClass.REFERENCE
+    )
+    (verdict,) = asyncio.run(asyncio.wait_for(judge.judge([make_candidate(1, tmp_path)]), 10))
+    return verdict
+
+
+def test_a_candidate_waits_while_no_node_has_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is not held to what it never met."""
+    monkeypatch.setattr(judging, "NOBODY_S", 0.001)
+    assert judged_by(Traveller(5 * judging.N_TRIALS), tmp_path).is_correct
+
+
+def test_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(judging, "NOBODY_S", 0.001)
+    monkeypatch.setattr(judging, "PATIENCE_S", 0.05)
+    with pytest.raises(ClusterError, match="nobody has judged") as caught:
+        judged_by(Traveller(10**6), tmp_path)
+    assert "evolve resume" in caught.value.hint
+
+
+def test_calls_that_one_death_ends_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else an actor with many calls would be avoided for hours."""
+    monkeypatch.setattr(judging, "AVOIDED_S", 0.02)
+
+    async def play() -> list[str]:
+        worker, told = Worker(), list[str]()
+        pool = ActorPool([Here(worker)], told.append)
+
+        async def dies() -> None:
+            await worker.may_answer.wait()
+            raise RayActorError
+
+        monkeypatch.setattr(worker, "work", dies)
+        calls = await begin(pool, 6)
+        worker.may_answer.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+        assert pool._members[0].n_deaths == 1 and pool._members[0].is_avoided
+        return told
+
+    assert len(asyncio.run(asyncio.wait_for(play(), 10))) == 1
