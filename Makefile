@@ -23,7 +23,7 @@ demo: $(VENV)/.installed
 	@echo "open evolve-out/demo/report.html"
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -143,15 +143,15 @@ class OrderedLoop:
         return True
 
     async def _due_call(self) -> _Call | None:
-        """The answer whose turn it is. Where there is no verdict to wait for instead, the next one that comes."""
-        if self._budget.is_over() or self._talk is None:
+        """The answer whose turn it is. Without a verdict to wait for, the next one that comes, while there is a budget."""
+        if self._talk is None:
             return None
         found = self._next_call()
         while found is None and not self._waiting and any(call.turn is None for call in self._calls):
-            coming = [call.outcome for call in self._calls if not call.outcome.done()]
-            await asyncio.wait(coming, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
             if self._budget.is_over():
                 return None
+            coming = [call.outcome for call in self._calls if not call.outcome.done()]
+            await asyncio.wait(coming, timeout=POLL_S, return_when=asyncio.FIRST_COMPLETED)
             found = self._next_call()
         if found is not None:
             self._calls.remove(found)
