@@ -8,11 +8,12 @@ from evaluators.forwards import forward_of
 from evaluators.model.latency import ModelledLatency, model_latency
 from evaluators.problems.sizes import with_sizes
 from evaluators.sandbox.client import Zygote
+from evaluators.sandbox.limits import PATIENCE_S, Limits
 
 
 def start_interpreter(preload: tuple[str, ...] = ()) -> Zygote:
     """The process that children which trace are forked from: one that interprets cannot compile. Takes seconds."""
-    return Zygote(interpret=True, preload=[*TRACE_PRELOAD, *preload])
+    return Zygote(interpret=True, preload=[*TRACE_PRELOAD, *preload], limits=Limits(patience_s=PATIENCE_S))
 
 
 class Modeller:

@@ -22,6 +22,7 @@ from evaluators.gates.static import check_capture, check_policy
 from evaluators.modeller import Modeller, start_interpreter
 from evaluators.problems.sizes import with_sizes
 from evaluators.sandbox.client import Zygote
+from evaluators.sandbox.limits import PATIENCE_S, Limits
 from evaluators.sandbox.workspace import remove_folder
 from evaluators.versions import software_versions
 
@@ -30,7 +31,7 @@ MAX_KEPT = 256  # folders with compiled kernels; an older one is compiled again
 
 def start_zygote() -> Zygote:
     """The process that a preparer forks its children from. Takes seconds, and needs to know no problem."""
-    return Zygote(interpret=False, preload=CAPTURE_PRELOAD)
+    return Zygote(interpret=False, preload=CAPTURE_PRELOAD, limits=Limits(patience_s=PATIENCE_S))
 
 
 class Preparer:

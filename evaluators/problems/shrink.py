@@ -24,7 +24,7 @@ def shrink(sizes: Mapping[str, Number]) -> dict[str, Number]:
     large = [v for v in sizes.values() if isinstance(v, int) and v > SMALLEST]
     reduced = {v: v for v in large}
     divisors = sorted({v for v in sizes.values() if isinstance(v, int) and v > 1})
-    while math.prod((fitting := _divisible(reduced, divisors))[v] for v in large) > MAX_PRODUCT:
+    while math.prod(map((fitting := _divisible(reduced, divisors)).__getitem__, large)) > MAX_PRODUCT:
         largest = next((v for v in sorted(reduced, key=lambda v: -reduced[v]) if _smaller(reduced[v])), None)
         if largest is None:
             break

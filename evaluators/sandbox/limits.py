@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Self
 
 GIB = 1024**3
+PATIENCE_S = 3.0  # an honest candidate of ordinary size is compiled or interpreted in less
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Limits:
     which reserves far more addresses than memory. `resident_bytes` is what all its processes hold beyond what they
     were forked with, `disk_bytes` and `n_files` what lies in its workspace, the only place that it can write to; the
     supervisor samples them and kills above them. `n_processes` counts threads too where an rlimit or a cgroup holds it.
+    After `patience_s` a child gives way to others (nice 19); None for one whose host code is timed.
     """
 
     address_space_bytes: int | None = None
@@ -29,6 +31,7 @@ class Limits:
     n_files: int = 100_000
     n_processes: int = 256
     output_bytes: int = 16 * 1024 * 1024
+    patience_s: float | None = None
 
     def apply(self) -> None:
         """Set the rlimits of this process. Root is not bound by the number of processes: see `ProcessCgroup`."""

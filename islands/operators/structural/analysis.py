@@ -254,6 +254,8 @@ def analyse(source: str) -> Program | None:
         return Program(source, module, _CharacterSpans().of(module))
     except (SyntaxError, cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, ValueError, MemoryError):
         return None
+    except KeyError:  # what libcst makes of a RecursionError while it looks for positions
+        return None
 
 
 class _CharacterSpans(ByteSpanPositionProvider):

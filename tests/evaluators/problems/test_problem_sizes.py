@@ -29,6 +29,10 @@ def f():
 """
 
 
+def test_sizes_that_are_all_small_stay() -> None:
+    assert shrink({"n": 4, "eps": 1e-5}) == {"n": 4, "eps": 1e-5} and shrink({}) == {}
+
+
 def test_sizes_are_numbers_at_module_level() -> None:
     sizes = {size.name: size.value for size in module_sizes(ast.parse(TEXT)).values()}
     assert sizes == {

@@ -184,6 +184,17 @@ def eat_memory(channel: Any, payload: dict[str, Any]) -> None:
         time.sleep(0.005)
 
 
+def tell_priorities(channel: Any, payload: dict[str, Any]) -> None:
+    """How nice it is at first, and a child that it forks later on."""
+    channel.send({"nice": os.getpriority(os.PRIO_PROCESS, 0)})
+    time.sleep(payload["seconds"])
+    read, write = os.pipe()
+    if os.fork() == 0:
+        os.write(write, str(os.getpriority(os.PRIO_PROCESS, 0)).encode())
+        os._exit(0)
+    channel.send({"nice": int(os.read(read, 8))})
+
+
 def fill_disk(channel: Any, payload: dict[str, Any]) -> None:
     """Many files, each far below what one may have."""
     folder = Path("deep/er")

@@ -1,5 +1,6 @@
 """What a candidate may try. Each ends as an exit with a reason, nothing of it survives, and the next job is served."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,14 @@ def test_memory_is_bounded(zygote: Zygote) -> None:
 def test_the_disk_is_bounded(zygote: Zygote, n_files: int, n_bytes: int, detail: str) -> None:
     exit = run(zygote, "fill_disk", n_files=n_files, n_bytes=n_bytes)
     assert (exit.kind, exit.detail) == ("killed", detail)
+
+
+def test_who_takes_long_gives_way_to_others() -> None:
+    with (
+        Zygote(interpret=True, limits=Limits(patience_s=0.2)) as zygote,
+        zygote.spawn(JOBS + "tell_priorities", {"seconds": 0.6}, deadline_s=20) as child,
+    ):
+        assert [child.receive(20)["nice"] for _ in range(2)] == [os.getpriority(os.PRIO_PROCESS, 0), 19]
 
 
 def test_address_space_and_files_are_bounded() -> None:
