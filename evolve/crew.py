@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -175,6 +176,10 @@ class Crew:
     def _n_gpus(self) -> int:
         wanted, found = self._config.cluster.n_evaluators, cluster.count_gpus()
         if self._device is DeviceKind.CPU:
+            n_cores = cluster.count_cpus()
+            if wanted > n_cores:
+                message = f"{wanted} evaluators need {wanted} cores, the cluster has {n_cores}"
+                raise ClusterError(message, "0 takes one: --set cluster.n_evaluators=0")
             return wanted or 1
         if wanted > found:
             raise ClusterError(f"{wanted} evaluators need {wanted} GPUs, the cluster has {found}", "0 takes all GPUs")
@@ -187,8 +192,8 @@ class Crew:
         return self._config.cluster.n_preparers or max(least, by_cores)
 
     def _n_island_processes(self) -> int:
-        """Islands think little: half of the cores can carry more of them than any run has."""
-        return self._config.cluster.n_island_processes or max(1, cluster.count_cpus() // 2)
+        """Islands think little: half of the cores of this machine can carry more of them than any run has."""
+        return self._config.cluster.n_island_processes or max(1, (os.cpu_count() or 1) // 2)
 
     async def __aenter__(self) -> Self:
         return self

@@ -143,7 +143,7 @@ class OrderedLoop:
         return True
 
     async def _due_call(self) -> _Call | None:
-        """The answer whose turn it is. Without a verdict to wait for, the next one that comes, while there is a budget."""
+        """The answer whose turn it is. Without a verdict to wait for, the next that comes, while there is a budget."""
         if self._talk is None:
             return None
         found = self._next_call()

@@ -1,10 +1,16 @@
 """Evaluators of one run have to judge alike."""
 
+import asyncio
+from pathlib import Path
+
 import pytest
+from support.runs import make_problem
 from support.workers import make_report
 
 from db.errors import ClusterError
-from evolve.crew import agreed
+from db.records import DeviceKind
+from evolve.config import load_config
+from evolve.crew import Crew, agreed
 
 
 def test_operations_of_every_baseline_are_allowed() -> None:
@@ -26,3 +32,15 @@ def test_evaluators_that_differ_are_refused(part: str) -> None:
     with pytest.raises(ClusterError, match="evaluators differ"):
         agreed([one, one.model_copy(update=changed)])
     assert agreed([one, one]).hardware == one.hardware
+
+
+def test_more_evaluators_than_cores_are_refused_instead_of_waited_for(ray_session: None, tmp_path: Path) -> None:
+    options = {"archive": str(tmp_path / "a.duckdb"), "cluster": {"n_evaluators": 99}}
+    crew = Crew(load_config("softmax", options=options), make_problem(), DeviceKind.CPU, "run")
+
+    async def opened() -> None:
+        async with crew:
+            await crew.open()
+
+    with pytest.raises(ClusterError, match="99 evaluators need 99 cores, the cluster has 2"):
+        asyncio.run(opened())
