@@ -111,8 +111,9 @@ def leave(node: int) -> None:
     for pid in _pids(node):
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+    subprocess.run(["ip", "link", "del", f"evolve-v{node}"], check=False, stderr=subprocess.DEVNULL)
     _ip("netns", "del", _space(node))
-    (STATE / str(node)).unlink()
+    (STATE / str(node)).unlink(missing_ok=True)
 
 
 def _pids(node: int) -> list[int]:
@@ -122,8 +123,10 @@ def _pids(node: int) -> list[int]:
 
 def down() -> None:
     """No node and no bridge is left."""
-    for entry in sorted(STATE.iterdir()) if STATE.exists() else []:
-        leave(int(entry.name))
+    names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
+    for name in names:
+        if name.startswith("evolve-"):
+            leave(int(name.removeprefix("evolve-")))
     subprocess.run(["ip", "link", "del", BRIDGE], check=False)
 
 

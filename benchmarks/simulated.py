@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import sys
 import time
 from collections.abc import Coroutine, Sequence
 from typing import Any
@@ -53,6 +54,9 @@ REPORT = EvaluatorReport(
 )
 
 
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers of a cluster cannot import benchmarks
+
+
 class LatencyTable:
     """Latencies between 250 and 2000 us, drawn once; a program's id says which one is its own."""
 
@@ -82,6 +86,10 @@ class LatencyTable:
             captures=(capture_of(candidate),),
             versions=REPORT.versions,
         )
+
+
+def prepared_at_once(candidate: Candidate) -> Prepared:
+    return Prepared(candidate=candidate, fingerprint=content_hash("simulated", candidate.program_id))
 
 
 def capture_of(candidate: Candidate) -> Capture:
@@ -128,8 +136,7 @@ class SimulatedGpus:
             case "report":
                 return REPORT
             case "prepare":
-                candidate: Candidate = arguments[0]
-                return Prepared(candidate=candidate, fingerprint=content_hash("simulated", candidate.program_id))
+                return prepared_at_once(arguments[0])
             case "evaluate":
                 return await self._gpus[index].evaluate(arguments[0])
         return None
@@ -143,6 +150,37 @@ class SimulatedGpus:
         for gpu in self._gpus:
             gpu.waits_s.clear()
         return waits
+
+
+@ray.remote(num_gpus=1, max_restarts=8, max_concurrency=MAX_AT_ONCE)
+class SimulatedGpuActor:
+    """One GPU in a process of its own, placed and restarted as an evaluator is."""
+
+    def __init__(self, takes_s: float, rng_seed: int) -> None:
+        self._gpu = SimulatedGpu(takes_s, LatencyTable(rng_seed))
+
+    async def node_id(self) -> str:
+        return str(ray.get_runtime_context().get_node_id())
+
+    async def report(self) -> EvaluatorReport:
+        return REPORT
+
+    async def evaluate(self, prepared: Prepared) -> Verdict:
+        return await self._gpu.evaluate(prepared)
+
+    async def close(self) -> None:
+        """Nothing to put in order."""
+
+
+@ray.remote(num_cpus=0, max_restarts=8, max_concurrency=MAX_AT_ONCE)
+class SimulatedPreparer:
+    """Answers at once, from a process of its own."""
+
+    async def prepare(self, candidate: Candidate, report: EvaluatorReport) -> Prepared:  # noqa: ARG002 - as a preparer
+        return prepared_at_once(candidate)
+
+    async def close(self) -> None:
+        """Nothing to put in order."""
 
 
 class SimulatedEvaluator:

@@ -121,8 +121,10 @@ class _Process:
         return f"the process of island{'s' if len(self.indices) > 1 else ''} {shown}"
 
     def start(self) -> Any:
-        """Islands think little and wait much: no core is kept for them."""
-        return IslandsActor.options(num_cpus=0).remote(self._made_of)  # type: ignore[attr-defined]
+        """On the machine of the driver: no other node that goes takes islands with it. They think little and wait much,
+        so no core is kept for them."""
+        options = {"num_cpus": 0, **cluster.on_this_node()}
+        return IslandsActor.options(**options).remote(self._made_of)  # type: ignore[attr-defined]
 
 
 class RemoteIsland:
