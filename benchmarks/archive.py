@@ -1,19 +1,24 @@
-"""The archive at 100,000 programs of 2 KB: how fast it takes them, answers, and opens again.
+"""The archive at 100,000 or a million programs of 2 KB: how fast it takes them, answers, and opens again.
 
-    python benchmarks/archive.py                    # prints a table
-    python benchmarks/archive.py --json FILE        # and writes it
+    python benchmarks/archive.py                                                  # prints a table
+    python benchmarks/archive.py --json FILE                                      # and writes it
+    python benchmarks/archive.py --n-programs 1000000 --batch 4096 --live 10      # the same ten times as large
 
 Programs and verdicts are made up; they are as long as real ones, spread over some 96 cells, and every one has the
-launches it was compiled to. Each question is asked `--n-questions` times of the archive as it stands right after the
-inserts, and again after it was closed and opened.
+launches it was compiled to. From the 20,000th on they are earlier ones with other ids and other first lines. Each
+question is asked `--n-questions` times of the archive as it stands at a tenth of the programs and right after all
+inserts, and again after it was closed and opened. `--live` then has the archive's actor take single programs for so
+many seconds, from 64 who each wait until theirs is durable.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import datetime
 import gc
 import json
+import os
 import random
 import statistics
 import subprocess
@@ -26,6 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from db.actor import ArchiveActor
 from db.archive import ProgramArchive
 from db.measures import TIERS
 from db.records import (
@@ -49,10 +55,15 @@ from db.records import (
     Verdict,
     Workload,
 )
+from evolve.cluster import connected
+from evolve.remote_archive import RemoteArchive
 
 N_ISLANDS = 8
 SOURCE_BYTES = 2048
+N_DISTINCT = 20_000
+N_INSERTERS = 64
 MARKS = {"insert": 5000.0, "elites": 10.0, "best": 10.0, "parents": 10.0, "reopen": 1.0}
+LARGE_MARKS = {**MARKS, "insert": 20_000.0, "reopen": 2.0, "live": 1000.0}
 
 PROBLEM = Problem(
     name="softmax",
@@ -77,8 +88,24 @@ TRAFFIC = LaunchTraffic(
 def evaluations(n: int, rng: random.Random) -> Iterator[Evaluation]:
     """`n` judged candidates, each made from an earlier one; 70% correct, over three octaves of latency."""
     ids: list[str] = []
+    first: list[Evaluation] = []
     for k in range(n):
-        yield evaluation(k, ids, rng)
+        if k < N_DISTINCT:
+            first.append(evaluation(k, ids, rng))
+        yield first[k] if k < N_DISTINCT else varied(first[k % N_DISTINCT], k, rng)
+
+
+def varied(of: Evaluation, k: int, rng: random.Random) -> Evaluation:
+    """The same again as another program of the same cell."""
+    program_id, fingerprint = f"{rng.getrandbits(64):016x}", f"{rng.getrandbits(64):016x}"
+    candidate_id, source = f"bench-{k % N_ISLANDS}-{k:06d}", of.candidate.source.replace("step = ", f"step = {k}", 1)
+    candidate = of.candidate.model_copy(
+        update={"candidate_id": candidate_id, "source": source, "island": k % N_ISLANDS}
+    )
+    verdict = of.verdict.model_copy(
+        update={"candidate_id": candidate_id, "program_id": program_id, "fingerprint": fingerprint}
+    )
+    return of.model_copy(update={"candidate": candidate, "verdict": verdict})
 
 
 def evaluation(k: int, ids: list[str], rng: random.Random) -> Evaluation:
@@ -129,15 +156,46 @@ def verdict(candidate: Candidate, program_id: str, rng: random.Random) -> Verdic
 # -------------------------------------------------------------------------------------------------------- measuring
 
 
-def fill(archive: ProgramArchive, n_programs: int, batch: int) -> dict[str, float]:
-    """Inserts in batches; only the archive's time counts. Rows per second, and the worst batch."""
+def fill(archive: ProgramArchive, n_programs: int, batch: int, n_questions: int) -> dict[str, Any]:
+    """Inserts in batches; only the archive's time counts. Rows per second, over all and over the last tenth, the worst
+    batch, and what questions take at a tenth of the programs."""
     archive.add_problem(PROBLEM)
     archive.add_run(RUN)
     source = evaluations(n_programs, random.Random(0))
     seconds: list[float] = []
+    at_a_tenth: dict[str, Any] = {}
     while evaluations_now := [e for _, e in zip(range(batch), source, strict=False)]:
         seconds.append(seconds_of(lambda now=evaluations_now: archive.insert(now)))
-    return {"per_s": n_programs / sum(seconds), "worst_batch_ms": 1e3 * max(seconds)}
+        if not at_a_tenth and len(seconds) * batch >= n_programs / 10:
+            at_a_tenth = ask(archive, n_questions)
+    last = seconds[-max(1, len(seconds) // 10) :]
+    return {
+        "per_s": n_programs / sum(seconds), "last_tenth_per_s": len(last) * batch / sum(last),
+        "median_batch_ms": 1e3 * statistics.median(seconds), "worst_batch_ms": 1e3 * max(seconds),
+        "n_stalls": sum(s > 1 for s in seconds), "at_a_tenth": at_a_tenth,
+    }  # fmt: skip
+
+
+async def insert_live(path: Path, seconds: float) -> dict[str, float]:
+    """Durable inserts a second through the archive's actor, one program in each, and how long one takes."""
+    archive = RemoteArchive(ArchiveActor.remote(str(path)))  # type: ignore[attr-defined]
+    await archive.open.remote()
+    first = list(evaluations(2000, random.Random(1)))
+    numbers, rng, took = iter(range(10**7, 2 * 10**7)), random.Random(2), list[float]()
+    begin = time.perf_counter()
+
+    async def insert_on() -> None:
+        while time.perf_counter() - begin < seconds:
+            k = next(numbers)
+            one = varied(first[k % len(first)], k, rng)
+            at = time.perf_counter()
+            await archive.insert.remote([one])
+            took.append(time.perf_counter() - at)
+
+    await asyncio.gather(*(insert_on() for _ in range(N_INSERTERS)))
+    lasted = time.perf_counter() - begin
+    await archive.close.remote()
+    return {"per_s": len(took) / lasted, **spread(took)}
 
 
 def ask(archive: ProgramArchive, n: int) -> dict[str, dict[str, float]]:
@@ -177,38 +235,55 @@ def reopen(path: Path) -> float:
     return float(done.stdout)
 
 
-def measure(n_programs: int, batch: int, n_questions: int, folder: Path) -> dict[str, Any]:
+def rss_mb() -> float:
+    """Megabytes that this process has in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
+
+
+def measure(n_programs: int, batch: int, n_questions: int, live_s: float, folder: Path) -> dict[str, Any]:
     gc.freeze()  # as the archive's actor does
     path = folder / "archive.duckdb"
     archive = ProgramArchive.open(path)
-    inserted = fill(archive, n_programs, batch)
+    inserted = fill(archive, n_programs, batch, n_questions)
     n_cells = len(archive.elites())
     from_log = ask(archive, n_questions)
     closing_s = seconds_of(archive.close)
     reopen_s = reopen(path)
     with ProgramArchive.open(path) as again:
         from_file = ask(again, n_questions)
-    return {
+        memory_mb = rss_mb()
+    result = {
         "n_programs": n_programs, "batch": batch, "n_cells": n_cells, "insert": inserted, "close_s": closing_s,
-        "reopen_s": reopen_s, "file_mb": path.stat().st_size / 1e6, "right_after_inserts": from_log,
-        "after_reopening": from_file,
+        "reopen_s": reopen_s, "file_mb": path.stat().st_size / 1e6, "memory_mb": memory_mb,
+        "at_a_tenth": inserted.pop("at_a_tenth"), "right_after_inserts": from_log, "after_reopening": from_file,
     }  # fmt: skip
+    if live_s:
+        with connected():
+            result["live"] = asyncio.run(insert_live(path, live_s))
+    return {**result, "load_average": os.getloadavg()[0]}
 
 
 def show(result: dict[str, Any]) -> None:
     """The result as a table, with the marks beside it."""
+    marks = LARGE_MARKS if result["n_programs"] >= 1_000_000 else MARKS
     print(f"{result['n_programs']:,} programs in {result['n_cells']} cells, {result['file_mb']:.0f} MB")
+    print(f"load average {result['load_average']:.1f}; {result['memory_mb']:.0f} MB of memory with the archive open")
     insert = result["insert"]
-    print(f"{'insert, batches of ' + str(result['batch']):32}{insert['per_s']:10,.0f} /s   mark {MARKS['insert']:,.0f}")
-    print(f"{'  worst batch':32}{insert['worst_batch_ms']:10.1f} ms")
-    for when in ("right_after_inserts", "after_reopening"):
+    print(f"{'insert, batches of ' + str(result['batch']):32}{insert['per_s']:10,.0f} /s   mark {marks['insert']:,.0f}")
+    print(f"{'  the last tenth':32}{insert['last_tenth_per_s']:10,.0f} /s")
+    print(f"{'  median and worst batch':32}{insert['median_batch_ms']:10.1f} ms {insert['worst_batch_ms']:10.1f} ms")
+    for when in ("at_a_tenth", "right_after_inserts", "after_reopening"):
         print(when.replace("_", " "))
         answers = result[when]
         for name, times in answers.items():
-            mark = f"   mark {MARKS[name]:.0f}" if name in MARKS else ""
+            mark = f"   mark {marks[name]:.0f}" if name in marks else ""
             print(f"  {name:30}{times['median_ms']:10.2f} ms median {times['p99_ms']:8.2f} ms p99{mark}")
     print(f"{'close, with its checkpoint':32}{result['close_s']:10.2f} s")
-    print(f"{'reopen':32}{result['reopen_s']:10.2f} s    mark {MARKS['reopen']:.0f}")
+    print(f"{'reopen':32}{result['reopen_s']:10.2f} s    mark {marks['reopen']:.0f}")
+    if "live" in result:
+        live = result["live"]
+        print(f"{'live, one durable insert each':32}{live['per_s']:10,.0f} /s   mark {LARGE_MARKS['live']:,.0f}")
+        print(f"{'  each takes':32}{live['median_ms']:10.2f} ms median {live['p99_ms']:8.2f} ms p99")
 
 
 def main() -> None:
@@ -216,14 +291,16 @@ def main() -> None:
     parser.add_argument("--n-programs", type=int, default=100_000)
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--n-questions", type=int, default=300)
+    parser.add_argument("--live", type=float, default=0.0, metavar="S", help="then insert one by one for so long")
     parser.add_argument("--machine", default="", help="said in the file")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        result = measure(arguments.n_programs, arguments.batch, arguments.n_questions, Path(folder))
+        live_s = arguments.live
+        result = measure(arguments.n_programs, arguments.batch, arguments.n_questions, live_s, Path(folder))
     show(result)
     if arguments.json:
-        about = {"command": "python benchmarks/archive.py", "machine": arguments.machine,
+        about = {"command": " ".join(["python", *sys.argv]), "machine": arguments.machine,
                  "date": datetime.datetime.now(datetime.UTC).date().isoformat()}  # fmt: skip
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         arguments.json.write_text(json.dumps(about | result, indent=2) + "\n")

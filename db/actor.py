@@ -96,6 +96,10 @@ class ArchiveActor:
         self._queue.put_nowait(waiting)
         return await waiting.n_new
 
+    async def insert_all(self, groups: Sequence[Sequence[Evaluation]]) -> list[int]:
+        """Several inserts that came in one message; how many of each were new."""
+        return list(await asyncio.gather(*(self.insert(evaluations) for evaluations in groups)))
+
     async def add_problem(self, problem: Problem) -> None:
         await self._do(lambda archive: archive.add_problem(problem))
 

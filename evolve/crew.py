@@ -23,6 +23,7 @@ from evolve.cluster import ActorDied, WorkerFailed, answer, why_it_died
 from evolve.config import RunConfig
 from evolve.judging import ActorPool
 from evolve.preflight import READER_WAIT_S
+from evolve.remote_archive import RemoteArchive
 from evolve.skew import SAME_VERSION, check_nodes, skew_of_others
 from islands.knowledge import PriorKnowledge
 
@@ -130,11 +131,12 @@ class Crew:
     def _start_preparers(self) -> list[Any]:
         return [start_preparer(self._problem, self._judging, CORES_PER_PREPARER) for _ in range(self._n_preparers())]
 
-    def _start_archive(self) -> Any:
+    def _start_archive(self) -> RemoteArchive:
         """The archive's file is on the machine of the driver."""
         path = Path(self._config.archive).resolve()
         options = cluster.on_this_node()
-        return ArchiveActor.options(**options).remote(str(path), wait_s=READER_WAIT_S)  # type: ignore[attr-defined]
+        actor = ArchiveActor.options(**options).remote(str(path), wait_s=READER_WAIT_S)  # type: ignore[attr-defined]
+        return RemoteArchive(actor)
 
     def _start_islands(self) -> Archipelago:
         shared = {

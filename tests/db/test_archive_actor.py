@@ -51,6 +51,9 @@ def test_the_methods_are_those_of_the_archive(actor: Any, tmp_path: Path) -> Non
     asked = (problem().problem_id, "nvidia-h200", PrecisionClass.REFERENCE)
     assert answer(actor.known_fingerprint.remote(*asked, "fp-2")) == stored[1].verdict
     assert answer(actor.known_program.remote(*asked, program_of(3))) == stored[2].verdict
+    assert answer(actor.parents_abroad.remote("r1", 0)) == []
+    assert answer(actor.has_other_runs.remote(problem().problem_id, "nvidia-h200", "r2"))
+    assert not answer(actor.has_other_runs.remote(problem().problem_id, "nvidia-h200", "r1"))
     assert answer(actor.program.remote(program_of(1)[:10])).source == stored[0].candidate.source
     assert [row.generation for row in answer(actor.lineage.remote(program_of(2)))] == [0, 1]
     assert answer(actor.problems.remote()) == [answer(actor.problem.remote("softmax"))] == [problem()]
@@ -66,7 +69,8 @@ def test_inserts_at_once_are_counted_one_by_one(actor: Any) -> None:
     repeated = [actor.insert.remote([evaluation(n)]) for n in range(0, 60, 6)]
     assert answer(calls) == [2] * 30
     assert answer(repeated) == [0] * 10
-    assert answer(actor.query.remote("SELECT count(*), count(DISTINCT seq) FROM evaluations")).rows == [(60, 60)]
+    assert answer(actor.insert_all.remote([[evaluation(60)], [evaluation(61), evaluation(3)], []])) == [1, 1, 0]
+    assert answer(actor.query.remote("SELECT count(*), count(DISTINCT seq) FROM evaluations")).rows == [(62, 62)]
 
 
 def test_one_that_cannot_be_stored_spares_the_others(actor: Any) -> None:

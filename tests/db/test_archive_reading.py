@@ -329,3 +329,16 @@ def test_programs_made_from_each_other_have_a_lineage(tmp_path: Path) -> None:
     circle = [evaluation(1, parents=(program_of(2),)), evaluation(2, parents=(program_of(1), program_of(2)))]
     with filled(tmp_path / "b.duckdb", circle) as archive:
         assert [row.program_id for row in archive.lineage(program_of(2))] == [program_of(1), program_of(2)]
+
+
+def test_parents_abroad_are_those_of_other_islands_as_first_judged(tmp_path: Path) -> None:
+    seed, migrant, unused = evaluation(0), evaluation(1, island=1, latency_us=80.0), evaluation(2, island=1)
+    again = evaluation(7, island=2, source=migrant.candidate.source, latency_us=70.0)
+    child = evaluation(3, parents=(program_of(1), program_of(0)))
+    failed = evaluation(4, island=1, latency_us=None)
+    other_run = evaluation(5, island=1, run_id="r2")
+    late = evaluation(6, parents=(program_of(4), program_of(5)))
+    with ProgramArchive.open(tmp_path / "a.duckdb") as archive:
+        archive.insert([seed, migrant, unused, again, child, failed, other_run, late])
+        assert archive.parents_abroad("r1", 0) == [migrant]
+        assert archive.parents_abroad("r1", 1) == []
