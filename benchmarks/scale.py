@@ -2,12 +2,12 @@
 
     python -m benchmarks.scale --evaluators 8 64 512 --islands 8 32 128 --seconds 20
 
-Every GPU is simulated (`benchmarks.simulated`): it takes 0.25 s for a candidate and answers from a seeded table;
-preparation answers at once. Crew, judge, search, islands with the real structural operators, and archive are those of a
-run. What is measured: candidates a second, how long a ready GPU stands until its next candidate comes, how long an
-insert takes until it is durable, and for each kind of process its memory and its share of a core.
+Every GPU is simulated (`benchmarks.simulated`): it takes `--takes` seconds for a candidate and answers from a seeded
+table; preparation answers at once. Crew, judge, search, islands with the real structural operators, and archive are
+those of a run. What is measured: candidates a second, how long a ready GPU stands until its next candidate comes, how
+long an insert takes until it is durable, and for each kind of process its memory and its share of a core.
 
-Beside `--address` of a running Ray cluster, it runs on that: see `benchmarks/nodes.py`.
+With `--address` it runs on a Ray cluster: `benchmarks.nodes` makes one on this machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.processes import Census
 from benchmarks.simulated import REPORT, SimulatedEvaluator, SimulatedGpus, Timed, percentile
@@ -39,7 +39,6 @@ from evolve.search import Search
 from islands.migration import make_topology
 from islands.seed import Seed
 
-TAKES_S = 0.25
 N_PREPARERS = 4
 
 
@@ -48,9 +47,10 @@ class SimulatedCrew(Crew):
 
     gpus: Any = None
     n_gpus = 1
+    takes_s = 0.25
 
     def _start_evaluators(self) -> list[Any]:
-        self.gpus = SimulatedGpus.remote(self.n_gpus, TAKES_S, self._config.rng_seed)  # type: ignore[attr-defined]
+        self.gpus = SimulatedGpus.remote(self.n_gpus, self.takes_s, self._config.rng_seed)  # type: ignore[attr-defined]
         return [SimulatedEvaluator(self.gpus, index) for index in range(self.n_gpus)]
 
     def _start_preparers(self) -> list[Any]:
@@ -61,18 +61,26 @@ class SimulatedCrew(Crew):
         await super().close(timeout_s)
 
 
-def crew_of(config: RunConfig, n_gpus: int) -> SimulatedCrew:
+class Load(NamedTuple):
+    """What a search is measured under."""
+
+    n_gpus: int
+    takes_s: float
+    seconds: float
+
+
+def crew_of(config: RunConfig, load: Load) -> SimulatedCrew:
     problem = load_problem(config.problem)
     crew = SimulatedCrew(config, problem, DeviceKind.CPU, "scale")
-    crew.n_gpus = n_gpus
+    crew.n_gpus, crew.takes_s = load.n_gpus, load.takes_s
     return crew
 
 
-async def measure(config: RunConfig, n_gpus: int, seconds: float, census: Census) -> dict[str, Any]:
+async def measure(config: RunConfig, load: Load, census: Census) -> dict[str, Any]:
     """One search for so many seconds, after its first programs were judged."""
     problem = load_problem(config.problem)
     began = time.perf_counter()
-    async with crew_of(config, n_gpus) as crew:
+    async with crew_of(config, load) as crew:
         report = await crew.open()
         await asyncio.gather(*(answer(island.summary.remote()) for island in crew.islands))
         opened_s = time.perf_counter() - began
@@ -104,20 +112,21 @@ async def measure(config: RunConfig, n_gpus: int, seconds: float, census: Census
         seeded_s = time.perf_counter() - began - opened_s
         await crew.gpus.take_waits.remote()
         timed = _Window(archive, islands, census)
-        asyncio.get_running_loop().call_later(seconds, budget.stop, "time")
+        asyncio.get_running_loop().call_later(load.seconds, budget.stop, "time")
         await search.run()
         figures = {"chains_per_island": crew.chains_per_island, **timed.close()}
         waits = await crew.gpus.take_waits.remote()
         rows = (await archive.query.remote(COUNTS)).rows[0]
     return {
-        "evaluators": n_gpus,
+        "evaluators": load.n_gpus,
         "islands": config.islands,
         "start_s": opened_s,
         "seed_s": seeded_s,
         "candidates": rows[0],
         "evaluated": len(waits),
         "evaluated_per_s": len(waits) / figures["seconds"],
-        "demand_per_s": n_gpus / TAKES_S,
+        "takes_s": load.takes_s,
+        "demand_per_s": load.n_gpus / load.takes_s,
         "wait_p50_ms": 1e3 * percentile(waits, 0.5),
         "wait_p99_ms": 1e3 * percentile(waits, 0.99),
         **figures,
@@ -204,6 +213,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--evaluators", type=int, nargs="+", default=[8, 64])
     parser.add_argument("--islands", type=int, nargs="+", default=[8])
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--takes", type=float, default=0.25, help="seconds that a GPU takes for a candidate")
     parser.add_argument("--problem", default="softmax")
     parser.add_argument("--address", default="", help="of a running Ray cluster")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="KEY=VALUE", help="of the run")
@@ -214,7 +224,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             with tempfile.TemporaryDirectory() as folder, ray_running(options.address) as census:
                 given = {"archive": f"{folder}/scale.duckdb", "islands": n_islands, "device": "cpu"}
                 config = load_config(options.problem, sets=options.sets, options=given)
-                figures = asyncio.run(measure(config, n_gpus, options.seconds, census))
+                load = Load(n_gpus, options.takes, options.seconds)
+                figures = asyncio.run(measure(config, load, census))
             show(figures)
             if options.out:
                 with options.out.open("a") as file:
