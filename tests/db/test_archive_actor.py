@@ -67,8 +67,8 @@ def test_the_methods_are_those_of_the_archive(actor: Any, tmp_path: Path) -> Non
 def test_inserts_at_once_are_counted_one_by_one(actor: Any) -> None:
     calls = [actor.insert.remote([evaluation(n), evaluation(n + 1)]) for n in range(0, 60, 2)]
     repeated = [actor.insert.remote([evaluation(n)]) for n in range(0, 60, 6)]
-    assert answer(calls) == [2] * 30
-    assert answer(repeated) == [0] * 10
+    counts, again = answer(calls), answer(repeated)  # which of two equal ones comes first is Ray's affair
+    assert sum(counts) + sum(again) == 60 and set(counts) <= {1, 2} and set(again) <= {0, 1}
     assert answer(actor.insert_all.remote([[evaluation(60)], [evaluation(61), evaluation(3)], []])) == [1, 1, 0]
     assert answer(actor.query.remote("SELECT count(*), count(DISTINCT seq) FROM evaluations")).rows == [(62, 62)]
 
