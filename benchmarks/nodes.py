@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster on one machine, each in a network namespace and with a /tmp of its own. Needs root.
+"""Nodes of a Ray cluster on one machine: each has its own network, processes and /tmp. Needs root.
 
     python -m benchmarks.nodes up 2                     # a head without GPUs and a worker; prints the head's address
     python -m benchmarks.nodes exec 0 -- ray status     # a command on node 0, the head
@@ -7,7 +7,8 @@
     python -m benchmarks.nodes cut 1                    # nobody reaches it any more; its processes live on
     python -m benchmarks.nodes down
 
-Nodes see one another over a bridge, 10.77.0.0/24, and nothing else. They share the file system, apart from /tmp.
+Nodes see one another over a bridge, 10.77.0.0/24, and nothing else: no process of another node, so that `ray stop` ends
+those of its own node alone. They share the file system, apart from /tmp.
 """
 
 from __future__ import annotations
@@ -70,17 +71,25 @@ def join(node: int, num_cpus: int, num_gpus: int) -> None:
 
 
 def _start_holder(node: int) -> None:
-    """A process that keeps the node's mounts while commands come and go."""
-    script = "mount -t tmpfs tmpfs /tmp && exec sleep infinity"
-    command = ["ip", "netns", "exec", _space(node), "unshare", "--mount", "--propagation", "private"]
+    """The first process of a node, which keeps its namespaces while commands come and go, and ends all with itself."""
+    script = "mount -t tmpfs tmpfs /tmp && while :; do sleep 3600; done"
+    spaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    command = ["ip", "netns", "exec", _space(node), "unshare", *spaces, "sh", "-c", script]
     nowhere = subprocess.DEVNULL
-    holder = subprocess.Popen([*command, "sh", "-c", script], start_new_session=True, stdout=nowhere, stderr=nowhere)
-    (STATE / str(node)).write_text(str(holder.pid))
+    outer = subprocess.Popen(command, start_new_session=True, stdout=nowhere, stderr=nowhere)
     deadline = time.monotonic() + READY_S
-    while "tmpfs /tmp " not in Path(f"/proc/{holder.pid}/mounts").read_text():
+    while not (holder := _child_of(outer.pid)) or "tmpfs /tmp " not in Path(f"/proc/{holder}/mounts").read_text():
         if time.monotonic() > deadline:
             raise SystemExit(f"node {node} has no /tmp of its own")
         time.sleep(0.05)
+    (STATE / str(node)).write_text(holder)
+
+
+def _child_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _program(name: str) -> str:
@@ -90,7 +99,7 @@ def _program(name: str) -> str:
 def command_on(node: int, command: Sequence[str]) -> list[str]:
     """A command line that runs a command on a node."""
     holder = (STATE / str(node)).read_text()
-    return ["nsenter", "--target", holder, "--net", "--mount", f"--wd={Path.cwd()}", "--", *command]
+    return ["nsenter", "--target", holder, "--net", "--mount", "--pid", f"--wd={Path.cwd()}", "--", *command]
 
 
 def _run(node: int, command: Sequence[str], *, is_quiet: bool = False) -> int:
