@@ -40,6 +40,7 @@ from islands.migration import make_topology
 from islands.seed import Seed
 
 N_PREPARERS = 4
+WARM_S = 5.0
 
 
 class SimulatedCrew(Crew):
@@ -110,12 +111,11 @@ async def measure(config: RunConfig, load: Load, census: Census) -> dict[str, An
         )
         await search.seed([Seed(source=source, origin=problem.name) for source in problem.seeds])
         seeded_s = time.perf_counter() - began - opened_s
-        await crew.gpus.take_waits.remote()
         timed = _Window(archive, islands, census)
-        asyncio.get_running_loop().call_later(load.seconds, budget.stop, "time")
+        watching = asyncio.create_task(watch(crew.gpus, load, budget))
         await search.run()
         figures = {"chains_per_island": crew.chains_per_island, **timed.close()}
-        waits = await crew.gpus.take_waits.remote()
+        waits, watched_s = await watching
         rows = (await archive.query.remote(COUNTS)).rows[0]
     return {
         "evaluators": load.n_gpus,
@@ -124,13 +124,26 @@ async def measure(config: RunConfig, load: Load, census: Census) -> dict[str, An
         "seed_s": seeded_s,
         "candidates": rows[0],
         "evaluated": len(waits),
-        "evaluated_per_s": len(waits) / figures["seconds"],
+        "evaluated_per_s": len(waits) / watched_s,
         "takes_s": load.takes_s,
         "demand_per_s": load.n_gpus / load.takes_s,
         "wait_p50_ms": 1e3 * percentile(waits, 0.5),
         "wait_p99_ms": 1e3 * percentile(waits, 0.99),
         **figures,
     }
+
+
+async def watch(gpus: Any, load: Load, budget: Budget) -> tuple[list[float], float]:
+    """Ends the search in time. The waits of all GPUs once every one of them had a queue, and for how long that was."""
+    warm_s = min(WARM_S + 2 * load.takes_s, load.seconds / 2)
+    await asyncio.sleep(warm_s)
+    await gpus.take_waits.remote()
+    begin = time.perf_counter()
+    await asyncio.sleep(load.seconds - warm_s)
+    waits: list[float] = await gpus.take_waits.remote()
+    watched_s = time.perf_counter() - begin
+    budget.stop("time")
+    return waits, watched_s
 
 
 COUNTS = "SELECT count(*) FROM evaluations"
