@@ -105,17 +105,17 @@ class EvaluatorActor:
             return self._evaluator
 
 
-def start_evaluator(problem: Problem, settings: EvaluatorSettings, device: DeviceKind) -> Any:
-    """Starts an evaluator's actor: a whole GPU on CUDA, one core and no GPU for the model."""
-    resources = {"num_gpus": 1} if device is DeviceKind.CUDA else {"num_gpus": 0, "num_cpus": 1}
+def start_evaluator(problem: Problem, settings: EvaluatorSettings, device: DeviceKind, cores: float = 1.0) -> Any:
+    """Starts an evaluator's actor: a whole GPU on CUDA, `cores` and no GPU for the model."""
+    resources = {"num_gpus": 1} if device is DeviceKind.CUDA else {"num_gpus": 0, "num_cpus": cores}
     options = {**resources, "max_concurrency": settings.n_concurrent_sessions + 2}
     return EvaluatorActor.options(**options).remote(problem, settings, device)  # type: ignore[attr-defined]
 
 
-def start_preparer(problem: Problem, settings: EvaluatorSettings, n_at_once: int) -> Any:
-    """Starts a preparer's actor that compiles up to `n_at_once` candidates side by side.
+def start_preparer(problem: Problem, settings: EvaluatorSettings, n_at_once: int, cores: float = 1.0) -> Any:
+    """Starts a preparer's actor that compiles up to `n_at_once` candidates side by side; Ray keeps `cores` for it.
 
     It warms up while the evaluator of the run measures its baselines.
     """
-    options = {"num_cpus": 1, "max_concurrency": n_at_once + 1}
+    options = {"num_cpus": cores, "max_concurrency": n_at_once + 1}
     return PreparerActor.options(**options).remote(problem, settings)  # type: ignore[attr-defined]

@@ -28,6 +28,8 @@ from evolve.skew import SAME_VERSION, check_nodes, skew_of_others
 from islands.knowledge import PriorKnowledge
 
 CORES_PER_PREPARER = 4  # each compiles as many candidates side by side
+MAX_PER_CORE = 8  # judging processes, where more are asked for than there are cores: each takes most of a gigabyte
+RAY_PARTS = 10_000  # of a core: Ray counts no smaller ones
 PREPARED_AHEAD = 1.5  # candidates in flight for each that can have a device context: the GPU never waits
 CLOSE_S = 20.0
 ABORT_S = 3.0  # for evaluators of a run that failed: one may be busy with its baseline
@@ -100,7 +102,7 @@ class Crew:
         joining = [self._start_evaluator() for _ in range(n_gpus)]
         taken = await asyncio.gather(*(self._join(evaluator, skewed) for evaluator in joining))
         for _ in range(len(self._preparers), self._n_preparers() if self._preparers else 0):
-            self._preparers.append(start_preparer(self._problem, self._judging, CORES_PER_PREPARER))
+            self._preparers.append(self._start_preparer())
             self.preparers.add(self._preparers[-1])
         return taken.count(False)
 
@@ -123,13 +125,16 @@ class Crew:
         return True
 
     def _start_evaluators(self) -> list[Any]:
-        return [self._start_evaluator() for _ in range(self._n_gpus())]
+        return [self._start_evaluator() for _ in range(self._n_evaluators())]
 
     def _start_evaluator(self) -> Any:
-        return start_evaluator(self._problem, self._judging, self._device)
+        return start_evaluator(self._problem, self._judging, self._device, self._cores_each())
 
     def _start_preparers(self) -> list[Any]:
-        return [start_preparer(self._problem, self._judging, CORES_PER_PREPARER) for _ in range(self._n_preparers())]
+        return [self._start_preparer() for _ in range(self._n_preparers())]
+
+    def _start_preparer(self) -> Any:
+        return start_preparer(self._problem, self._judging, CORES_PER_PREPARER, self._cores_each())
 
     def _start_archive(self) -> RemoteArchive:
         """The archive's file is on the machine of the driver."""
@@ -175,17 +180,17 @@ class Crew:
     def _settings_in_flight(self) -> int:
         return self._judging.n_concurrent_sessions if self._device is DeviceKind.CUDA else 2
 
-    def _n_gpus(self) -> int:
+    def _n_evaluators(self) -> int:
         wanted, found = self._config.cluster.n_evaluators, cluster.count_gpus()
         if self._device is DeviceKind.CPU:
-            n_cores = cluster.count_cpus()
-            if wanted > n_cores:
-                message = f"{wanted} evaluators need {wanted} cores, the cluster has {n_cores}"
-                raise ClusterError(message, "0 takes one: --set cluster.n_evaluators=0")
             return wanted or 1
         if wanted > found:
             raise ClusterError(f"{wanted} evaluators need {wanted} GPUs, the cluster has {found}", "0 takes all GPUs")
         return wanted or found
+
+    def _cores_each(self) -> float:
+        n_evaluators = self._n_evaluators() if self._device is DeviceKind.CPU else 0
+        return cores_each(self._n_preparers() + n_evaluators, cluster.count_cpus())
 
     def _n_preparers(self) -> int:
         """One more process that imports torch and Triton costs seconds of two cores; on a GPU it is always worth it."""
@@ -214,6 +219,19 @@ class Crew:
             self._archipelago.kill()
         if self.archive is not None:
             await cluster.close_actors([self.archive], CLOSE_S)
+
+
+def cores_each(n_processes: int, n_cores: int) -> float:
+    """The share of a core that Ray keeps for each process that judges on cores: every one of them has to find a place.
+
+    Raises:
+        ClusterError: there are more of them than so many cores carry.
+    """
+    if n_processes > MAX_PER_CORE * n_cores:
+        message = f"{n_processes} evaluators and preparers are more than {MAX_PER_CORE} for each of {n_cores} cores"
+        raise ClusterError(message, "0 takes what fits: --set cluster.n_evaluators=0 --set cluster.n_preparers=0")
+    n_per_core = max(1, math.ceil(n_processes / n_cores))
+    return math.floor(RAY_PARTS / n_per_core) / RAY_PARTS
 
 
 def agreed(reports: Sequence[EvaluatorReport]) -> EvaluatorReport:

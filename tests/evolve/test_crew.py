@@ -10,7 +10,7 @@ from support.workers import make_report
 from db.errors import ClusterError
 from db.records import DeviceKind
 from evolve.config import load_config
-from evolve.crew import Crew, agreed
+from evolve.crew import MAX_PER_CORE, Crew, agreed, cores_each
 
 
 def test_operations_of_every_baseline_are_allowed() -> None:
@@ -34,7 +34,18 @@ def test_evaluators_that_differ_are_refused(part: str) -> None:
     assert agreed([one, one]).hardware == one.hardware
 
 
-def test_more_evaluators_than_cores_are_refused_instead_of_waited_for(ray_session: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_cores", [1, 2, 3, 16])
+def test_all_judging_processes_that_are_asked_for_find_a_place(n_cores: int) -> None:
+    for n_processes in range(1, MAX_PER_CORE * n_cores + 1):
+        share = cores_each(n_processes, n_cores)
+        n_per_core = int(10_000 // round(10_000 * share))
+        assert n_per_core * n_cores >= n_processes
+    assert cores_each(n_cores, n_cores) == 1
+
+
+def test_more_evaluators_than_cores_can_carry_are_refused_instead_of_waited_for(
+    ray_session: None, tmp_path: Path
+) -> None:
     options = {"archive": str(tmp_path / "a.duckdb"), "cluster": {"n_evaluators": 99}}
     crew = Crew(load_config("softmax", options=options), make_problem(), DeviceKind.CPU, "run")
 
@@ -42,5 +53,5 @@ def test_more_evaluators_than_cores_are_refused_instead_of_waited_for(ray_sessio
         async with crew:
             await crew.open()
 
-    with pytest.raises(ClusterError, match="99 evaluators need 99 cores, the cluster has 2"):
+    with pytest.raises(ClusterError, match="99 evaluators and preparers are more than 8 for each of 2 cores"):
         asyncio.run(opened())
