@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import ModuleType
 
 import torch
+from triton.errors import TritonError
 
 from db.errors import DeviceError, EvolveError, ProblemError
 
@@ -23,6 +24,7 @@ _FAULTS = (
     NameError,
     OSError,
     RuntimeError,
+    TritonError,  # its compiler's, its launcher's and its interpreter's
     TypeError,
     ValueError,
 )
@@ -59,14 +61,20 @@ def telling_faults(problem_name: str, doing: str) -> Iterator[None]:
     except MemoryError as fault:
         raise DeviceError(f"problem {problem_name!r} does not fit in memory while {doing}", SMALLER) from fault
     except _FAULTS as fault:
-        first_line = (str(fault).strip() or "no message").splitlines()[0]
-        if isinstance(fault, torch.OutOfMemoryError) or "allocate memory" in first_line:
-            message = f"problem {problem_name!r} does not fit in memory while {doing}: {first_line}"
+        line = _line_of(fault)
+        if isinstance(fault, torch.OutOfMemoryError) or "allocate memory" in line:
+            message = f"problem {problem_name!r} does not fit in memory while {doing}: {line}"
             raise DeviceError(message, SMALLER) from fault
-        message = f"problem {problem_name!r}: {doing} failed{_where(fault)}: {type(fault).__name__}: {first_line}"
+        message = f"problem {problem_name!r}: {doing} failed{_where(fault)}: {type(fault).__name__}: {line}"
         raise ProblemError(
             message, "the file fails by itself too: call its functions in plain Python to see the whole traceback"
         ) from fault
+
+
+def _line_of(fault: BaseException) -> str:
+    """What it says, in a line. Triton shows the kernel first and says what is wrong with it last."""
+    lines = (str(fault).strip() or "no message").splitlines()
+    return lines[-1 if isinstance(fault, TritonError) else 0].strip()
 
 
 def _where(fault: BaseException) -> str:

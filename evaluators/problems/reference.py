@@ -22,6 +22,7 @@ from evaluators.problems.devices import on_device, seeded, strict_math
 from evaluators.problems.interpreted import InterpretedFunction
 from evaluators.problems.module import load_module, telling_faults
 from evaluators.problems.sizes import with_sizes
+from evaluators.problems.widening import follows_inputs
 
 Variant = Literal["plain", "flipped", "scaled"]
 InputSpec = TensorSpec | int | float | bool | str | None
@@ -117,8 +118,10 @@ class Reference:
         """The same with floating inputs and weights in float64. An output that is not float64 was not computed so.
 
         Raises:
-            ProblemError: it cannot run in float64.
+            ProblemError: it cannot run in float64, or is a Triton function that fixes types of its own.
         """
+        if self._is_function and not follows_inputs(self._source):
+            raise ProblemError(f"problem {self.problem.name!r}: its kernels compute in the types that they name")
         return self._run([_widened(value) for value in inputs], torch.float64)
 
     # ------------------------------------------------------------------------------------------------------ details

@@ -8,11 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource, compile
 
 from db.errors import DeviceError, ProblemError
 from db.records import Problem, TensorSpec
 from evaluators.problems import load_problem, suite_names, suite_problem
+from evaluators.problems.module import load_module, telling_faults
 from evaluators.problems.reference import Reference
+from evaluators.problems.widening import follows_inputs
 
 TEMPLATE = """\
 import random
@@ -206,3 +210,64 @@ def test_a_triton_file_is_interpreted_where_there_is_no_gpu(tmp_path: Path) -> N
     with pytest.raises(ProblemError, match="ValueError: seven"):
         mine.expected([inputs[0][:7]])
     assert torch.equal(mine.expected(inputs)[0], inputs[0] * 2), "it goes on after a fault"
+
+
+SUMMING = """\
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        total = total + tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.store(out_ptr, tl.sum(total))
+
+def kernel_function(x):
+    out = torch.empty((1,), device=x.device, dtype=x.dtype)
+    sum_kernel[(1,)](x, out, x.numel(), BLOCK=64)
+    return out
+
+def get_inputs():
+    return [torch.randn(300, device="cuda", dtype=torch.float32)]
+"""
+
+
+def test_what_the_compiler_refuses_is_a_fault_of_the_file() -> None:
+    """The accumulator is float32, the inputs are float64."""
+    kernel = load_module(SUMMING, "problem_summing").sum_kernel
+    signature = {"x_ptr": "*fp64", "out_ptr": "*fp64", "n": "i32", "BLOCK": "constexpr"}
+    program = ASTSource(fn=kernel, signature=signature, constexprs={"BLOCK": 64})
+    told = r"forward failed: CompilationError: .*Loop-carried variable total .* re-assigned to .*fp64"
+    with pytest.raises(ProblemError, match=told), telling_faults("summing", "forward"):
+        compile(program, target=GPUTarget("cuda", 90, 32))
+
+
+def test_a_kernel_that_names_a_type_is_no_reference_in_float64(tmp_path: Path) -> None:
+    path = tmp_path / "summing.py"
+    path.write_text(SUMMING)
+    problem = load_problem(str(path))
+    mine = Reference(problem, problem.small)
+    with pytest.raises(ProblemError, match="compute in the types that they name"):
+        mine.expected_float64(mine.draw_inputs(0, "cpu"))
+
+
+@pytest.mark.parametrize(
+    ("line", "follows"),
+    [
+        ("x = x + float('-inf')", True),
+        ("y = x.to(out_ptr.dtype.element_ty)", True),
+        ("y = x.to(tl.float64)", True),
+        ("y = x.to(tl.float32)", False),
+        ("y = tl.cast(x, 'fp16')", False),
+        ("y = x.to(tl.float8e5)", False),
+        ("x = helper(x)", False),
+    ],
+)
+def test_which_kernels_follow_their_inputs(line: str, follows: bool) -> None:
+    helper = "@triton.jit\ndef helper(x):\n    return x.to(tl.bfloat16)\n\n"
+    source = TRITON.replace("@triton.jit", f"{helper}@triton.jit", 1)
+    source = source.replace("tl.store", f"{line}\n        tl.store", 1)
+    assert follows_inputs(source) is follows
