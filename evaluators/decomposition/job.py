@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from db.errors import EvolveError
+from db.errors import DeviceError, EvolveError
 from db.hashing import content_hash
 from db.records import EntryPoint, PrecisionClass, Problem
 from evaluators.decomposition.binding import answer_text, argument_of, constants_of, is_cuda, weights_of
@@ -34,6 +34,7 @@ from evaluators.decomposition.replay import Replay
 from evaluators.decomposition.steps import Configuration, Output
 from evaluators.decomposition.unwrap import unwrapped
 from evaluators.precision import apply_precision
+from evaluators.problems.degenerate import degeneracy_of
 from evaluators.problems.module import load_module
 from evaluators.problems.reference import Reference
 from evaluators.versions import software_versions
@@ -62,9 +63,10 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
     model = reference.model("cuda")
     assert isinstance(model, nn.Module)
     inputs = reference.draw_inputs(INPUTS_SEED, "cuda")
+    degenerate = _degeneracy(reference)
     captured = capture(model, inputs, way)
     seconds["compile"] = time.perf_counter() - start
-    found: dict[str, Any] = {"n_graphs": len(captured.graphs)}
+    found: dict[str, Any] = {"n_graphs": len(captured.graphs), "degenerate": degenerate}
     start = time.perf_counter()
     try:
         found |= _taken_apart(problem, captured, model, inputs, folder)
@@ -72,6 +74,16 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
         found["reason"] = error.message
     seconds["decompose"] = time.perf_counter() - start
     return Decomposition(problem=problem, notes=NOTES, seconds=seconds, versions=software_versions(), **found)
+
+
+def _degeneracy(reference: Reference) -> str | None:
+    """None where two answers side by side do not fit: that is no reason not to take the model apart."""
+    try:
+        return degeneracy_of(reference, "cuda")
+    except DeviceError:
+        return None
+    finally:
+        torch.cuda.empty_cache()
 
 
 def _taken_apart(

@@ -80,6 +80,7 @@ class Decomposition(Record):
     n_graphs: int = 0
     notes: tuple[str, ...] = ()  # what was assumed: evaluation mode, fixed shapes
     reason: str = ""  # why there is no graph
+    degenerate: str | None = None  # why a speed-up of it says little, or ""; None where that is not known
     seconds: dict[str, float] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
 

@@ -1,0 +1,103 @@
+"""Degenerate problems: those whose answer hardly depends on the work, so that a speed-up over them says little.
+
+Told from what the reference really answers, never from its name. KernelBench holds a few such problems (a mean over
+what was normalised, an activation that its input never reaches); results are shown with and without them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from evaluators.problems.reference import Reference
+
+FEW = 16  # elements of all outputs together: fewer are hardly an answer
+SAME = 1e-3  # of the larger magnitude, as float32 is compared
+NOTHING = 1e-6  # what float32 leaves of sums that cancel: values that differ by less are the same
+
+_SEEDS = (0, 1)
+
+
+def degeneracy_of(reference: Reference, device: str) -> str:
+    """Why the problem is degenerate at its workload, or the empty string. Runs the reference up to three times.
+
+    Args:
+        device: "cpu", "cuda".
+
+    Raises:
+        ProblemError: the reference fails.
+        DeviceError: two of its answers do not fit in memory.
+    """
+    inputs = reference.draw_inputs(_SEEDS[0], device)
+    outputs = reference.expected(inputs)
+    if reason := degeneracy(inputs, outputs):
+        return reason
+    if not any(isinstance(value, Tensor) for value in inputs):
+        return "it takes no tensor, so that its answer is always the same"
+    others = [reference.draw_inputs(_SEEDS[1], device)]
+    if not _differ(inputs, others[0]):  # get_inputs draws nothing
+        others = [reference.draw_inputs(_SEEDS[0], device, variant) for variant in ("flipped", "scaled")]
+    changed = [other for other in others if _differ(inputs, other)]
+    if changed and all(is_unchanged(outputs, reference.expected(other)) for other in changed):
+        return "its outputs do not follow its inputs"
+    return ""
+
+
+def degeneracy(inputs: Sequence[Any], outputs: Sequence[Tensor]) -> str:
+    """Why one answer is degenerate, or the empty string: few elements, constants, or an input over again.
+
+    Several outputs are degenerate where each of them is.
+    """
+    n_elements = sum(output.numel() for output in outputs)
+    if n_elements < FEW:
+        return f"its outputs have {n_elements} element{'' if n_elements == 1 else 's'} in all"
+    reasons = [_reason(output, inputs) for output in outputs]
+    return reasons[0] if all(reasons) else ""
+
+
+def is_unchanged(outputs: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether two answers are the same within the tolerance."""
+    pairs = zip(outputs, others, strict=True)
+    return all(one.shape == other.shape and _is_close(one, other) for one, other in pairs)
+
+
+def _reason(output: Tensor, inputs: Sequence[Any]) -> str:
+    if output.numel() and _is_constant(output):
+        return "an output is constant"
+    for index, value in enumerate(inputs):
+        if isinstance(value, Tensor) and value.numel() == output.numel() and value.dtype == output.dtype:
+            if value.shape == output.shape and _is_close(value, output):
+                return f"an output repeats input {index}"
+            if _is_close(value.reshape(-1), output.reshape(-1)):
+                return f"an output repeats input {index} in another shape"
+    return ""
+
+
+def _is_constant(values: Tensor) -> bool:
+    low, high = torch.aminmax(_real(values))
+    spread, largest = float(high - low), float(torch.maximum(low.abs(), high.abs()))
+    return math.isfinite(spread) and spread <= max(NOTHING, SAME * largest)
+
+
+def _is_close(one: Tensor, other: Tensor) -> bool:
+    """Whether no element differs by more than the tolerance; NaN is never close."""
+    one, other = _real(one), _real(other)
+    largest = max((float(values.abs().max()) for values in (one, other) if values.numel()), default=0.0)
+    difference = (one - other).abs_()
+    most = float(difference.max()) if difference.numel() else 0.0
+    return math.isfinite(most) and most <= max(NOTHING, SAME * largest)
+
+
+def _real(values: Tensor) -> Tensor:
+    """Values that can be subtracted and compared."""
+    values = torch.view_as_real(values) if values.is_complex() else values
+    return values if values.is_floating_point() else values.to(torch.float64)
+
+
+def _differ(inputs: Sequence[Any], others: Sequence[Any]) -> bool:
+    pairs = zip(inputs, others, strict=True)
+    return any(isinstance(one, Tensor) and not torch.equal(one, other) for one, other in pairs)

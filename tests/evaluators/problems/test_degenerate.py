@@ -1,0 +1,88 @@
+"""Degenerate problems are told from what their reference answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from evaluators.problems import load_problem
+from evaluators.problems.degenerate import degeneracy, degeneracy_of, is_unchanged
+from evaluators.problems.reference import Reference
+
+X = torch.randn(8, 32, generator=torch.Generator().manual_seed(0))
+MODEL = """\
+import torch
+import torch.nn as nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return {answer}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+def reason_of(answer: str, tmp_path: Path, inputs: str = "torch.randn(8, 32)") -> str:
+    path = tmp_path / "mine.py"
+    path.write_text(MODEL.format(answer=answer, inputs=inputs))
+    problem = load_problem(str(path))
+    return degeneracy_of(Reference(problem, problem.full), "cpu")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "said"),
+    [
+        ([X.exp()], ""),
+        ([torch.full((64,), 0.5)], "an output is constant"),
+        ([torch.full((64,), 0.5) + 1e-5 * torch.rand(64)], "an output is constant"),
+        ([1e-8 * X], "an output is constant"),  # what is left of sums that cancel
+        ([1e-5 * X.exp()], ""),  # small, but no noise: a softmax over many columns
+        ([X + 1e-5], "an output repeats input 0"),
+        ([X.view(32, 8)], "an output repeats input 0 in another shape"),
+        ([X.t().contiguous()], ""),
+        ([X.mean()], "its outputs have 1 element in all"),
+        ([X.exp(), X.clone()], ""),  # one of them is work
+        ([torch.ones(64, dtype=torch.bool)], "an output is constant"),
+        ([X.argsort()], ""),
+        ([torch.where(X > 0, torch.inf, X)], ""),
+        ([torch.fft.fft(X)], ""),
+    ],
+)
+def test_one_answer_by_itself(outputs: list[torch.Tensor], said: str) -> None:
+    assert degeneracy([X], outputs) == said
+
+
+def test_answers_are_compared_within_the_tolerance() -> None:
+    assert is_unchanged([X], [X + 1e-4])
+    assert not is_unchanged([X], [X + 1e-2])
+    assert not is_unchanged([X], [X[:4]])
+    assert not is_unchanged([X], [torch.full_like(X, torch.nan)])
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("torch.softmax(x, dim=1)", ""),
+        ("torch.arange(64.0) * (x.shape[0] + 0 * x.sum())", "its outputs do not follow its inputs"),
+        ("torch.clamp(x, max=-50.0)", "an output is constant"),
+        ("x.clone()", "an output repeats input 0"),
+    ],
+)
+def test_a_module_is_run_on_two_draws(answer: str, said: str, tmp_path: Path) -> None:
+    assert reason_of(answer, tmp_path) == said
+
+
+def test_inputs_that_are_never_drawn_are_varied_instead(tmp_path: Path) -> None:
+    fixed = "torch.linspace(1.0, 2.0, 64)"
+    assert reason_of("x.square()", tmp_path, fixed) == ""
+    assert reason_of("torch.arange(64.0) + 0 * x", tmp_path, fixed) == "its outputs do not follow its inputs"
+    assert (
+        reason_of("torch.arange(64.0) + x", tmp_path, "1.5")
+        == "it takes no tensor, so that its answer is always the same"
+    )
