@@ -80,7 +80,14 @@ class CudaEvaluator(Evaluator):
         deadline_s = GPU_DEADLINE_S + DEADLINE_BASELINES * report.device_us * 1e-6
         deadline_s = min(deadline_s, self.settings.evaluate_deadline_s)
         zygote = starting.result()
-        self._pool = SessionPool(zygote, slots[1:], self.hardware, self.settings.precision, deadline_s)
+        self._pool = SessionPool(
+            zygote,
+            slots[1:],
+            self.hardware,
+            self.settings.precision,
+            deadline_s=deadline_s,
+            load_deadline_s=self.settings.prepare_deadline_s,
+        )
         self._resources.callback(self._pool.close)
         inputs = partial(shared_inputs, self._bench.sets, self.settings.precision)
         self._profiler = Profiler(zygote, self._gpu, inputs)

@@ -21,7 +21,7 @@ from evaluators.timing import Method, Rotation
 
 Message = dict[str, Any]
 T = TypeVar("T")
-LOAD_DEADLINE_S = 60.0  # as long as preparation may take: where its cache is not at hand, everything compiles again
+LOAD_DEADLINE_S = 60.0
 NVML_ASSERT = "nvmlInit"  # torch asks for statistics when it runs out of memory, and a sandbox has none
 
 
@@ -119,10 +119,15 @@ class Slot:
 class GpuSession:
     """Requests to one process that runs programs, and what the judge's own clock says about them."""
 
-    def __init__(self, peer: Peer, slot: Slot, *, deadline_s: float) -> None:
+    def __init__(self, peer: Peer, slot: Slot, *, deadline_s: float, load_deadline_s: float = LOAD_DEADLINE_S) -> None:
+        """
+        Args:
+            load_deadline_s: as long as preparation may take: where its cache is not at hand, everything compiles again.
+        """
         self.slot = slot
         self._peer = peer
         self._deadline_s = deadline_s
+        self._load_deadline_s = max(deadline_s, load_deadline_s)
         self._ends_at = math.inf
         self._allowed_s = math.inf
         self.rotation = Rotation(1, 1, True)
@@ -140,8 +145,7 @@ class GpuSession:
 
     def load(self, message: Message) -> Message:
         """Sends what to load, with the places of every workload. May compile, and so has a deadline of its own."""
-        deadline_s = max(self._deadline_s, LOAD_DEADLINE_S)
-        return self._ask({"do": "load", "workloads": self.slot.places, **message}, deadline_s)
+        return self._ask({"do": "load", "workloads": self.slot.places, **message}, self._load_deadline_s)
 
     def check(self, workload: Workload) -> str:
         """Runs the program once on what the slot holds; why its outputs do not fit, or nothing."""

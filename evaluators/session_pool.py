@@ -28,8 +28,8 @@ LIMITS = Limits(resident_bytes=32 * GIB)  # the resident memory of a CUDA proces
 class OpenSession(GpuSession):
     """A session with its child."""
 
-    def __init__(self, child: Child, slot: Slot, *, deadline_s: float) -> None:
-        super().__init__(child, slot, deadline_s=deadline_s)
+    def __init__(self, child: Child, slot: Slot, *, deadline_s: float, load_deadline_s: float) -> None:
+        super().__init__(child, slot, deadline_s=deadline_s, load_deadline_s=load_deadline_s)
         self.child = child
         self.context_s = 0.0
 
@@ -51,11 +51,18 @@ class SessionPool:
     """
 
     def __init__(
-        self, zygote: Zygote, slots: list[Slot], hardware: Hardware, precision: PrecisionClass, deadline_s: float
+        self,
+        zygote: Zygote,
+        slots: list[Slot],
+        hardware: Hardware,
+        precision: PrecisionClass,
+        *,
+        deadline_s: float,
+        load_deadline_s: float,
     ) -> None:
         self._zygote = zygote
         self._payload = {"precision": precision.value, "l2_bytes": hardware.l2_bytes}
-        self._deadline_s = deadline_s
+        self._deadlines = {"deadline_s": deadline_s, "load_deadline_s": load_deadline_s}
         self._ready: queue.Queue[OpenSession | Exception] = queue.Queue()
         self._workers = ThreadPoolExecutor(len(slots), thread_name_prefix="session")
         self._is_closed = False
@@ -112,7 +119,7 @@ class SessionPool:
         # half a millisecond of copying, unlocked: a median does not see it, and waiting for the lock would cost more
         slot.reset()
         child = self._zygote.spawn(JOB, {**self._payload, **slot.describe()}, deadline_s=LIFETIME_S)
-        session = OpenSession(child, slot, deadline_s=self._deadline_s)
+        session = OpenSession(child, slot, **self._deadlines)
         try:
             session.context_s = session.wait_open(OPEN_DEADLINE_S)
         except SessionLost as lost:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -29,9 +29,17 @@ def open_session() -> Iterator[Callable[[Answer], GpuSession]]:
             for undo in (ours.close, theirs.close, peer.join, lambda: hang_up(ours)):
                 stack.callback(undo)
             peer.start()
-            return GpuSession(Channel(ours), slot=None, deadline_s=0.5)
+            session = GpuSession(Channel(ours), slot=None, deadline_s=0.5, load_deadline_s=0.7)
+            session.slot = Unmapped()
+            return session
 
         yield opened
+
+
+class Unmapped:
+    """A slot that has no memory on any GPU."""
+
+    places: ClassVar[dict[str, Any]] = {}
 
 
 def hang_up(end: socket.socket) -> None:
@@ -67,6 +75,11 @@ def test_an_answer_that_is_no_time_loses_the_session(
 def test_silence_is_an_endless_loop(open_session: Callable[[Answer], GpuSession]) -> None:
     with pytest.raises(SessionLost, match=r"no answer to `check` within 0.5 s"):
         open_session(lambda _: threading.Event().wait(1.0) or None).check(make_problem().small)
+
+
+def test_loading_may_take_as_long_as_preparation(open_session: Callable[[Answer], GpuSession]) -> None:
+    with pytest.raises(SessionLost, match=r"no answer to `load` within 0.7 s"):
+        open_session(lambda _: threading.Event().wait(1.0) or None).load({})
 
 
 def test_a_peer_that_ends_loses_the_session(open_session: Callable[[Answer], GpuSession]) -> None:
