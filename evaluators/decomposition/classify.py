@@ -32,6 +32,7 @@ class RootCause(StrEnum):
     SPEED = "speed gate"
     CORRECTNESS = "correctness"
     NOT_DECOMPOSED = "not decomposed"
+    SEARCHES = "searches failed"
 
 
 class ModelResult(Record):

@@ -10,6 +10,7 @@ from typing import ParamSpec, TypeVar
 import typer
 
 from db.errors import EvolveError
+from evolve.failures import find_mendable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,21 +41,6 @@ def guarded(command: Callable[P, R]) -> Callable[P, R]:
             raise typer.Exit(MENDABLE) from None
 
     return run
-
-
-def find_mendable(error: BaseException) -> EvolveError | None:
-    """The EvolveError in an exception: itself, or what a Ray task, a group of tasks or a `raise ... from` wrapped."""
-    waiting: list[BaseException] = [error]
-    seen: set[int] = set()
-    while waiting:
-        current = waiting.pop(0)
-        seen.add(id(current))
-        cause = getattr(current, "cause", None)  # of a RayTaskError, which may itself pose as its cause's class
-        if isinstance(current, EvolveError) and not isinstance(cause, BaseException):
-            return current
-        wrapped = [cause, *getattr(current, "exceptions", ()), current.__cause__]
-        waiting += [e for e in wrapped if isinstance(e, BaseException) and id(e) not in seen]
-    return None
 
 
 def print_error(error: EvolveError) -> None:

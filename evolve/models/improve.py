@@ -19,7 +19,7 @@ from evaluators.decomposition.decompose import stitch
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.records import Decomposition, PartProblem
 from evolve.models.budget import WHOLE_SHARE, Allotment, allotted
-from evolve.models.choice import best_apart
+from evolve.models.choice import best_apart, covering, is_winner
 from evolve.models.delivery import deliver
 from evolve.models.records import (
     STITCH,
@@ -38,6 +38,7 @@ from evolve.models.records import (
 WHOLE = "whole"
 NO_BUDGET = "the budget was spent on parts that take more time"
 INTERRUPTED = "interrupted"
+COVERED = "a part of {}, which got faster as a whole"
 
 
 def ignore(event: ModelEvent) -> None:
@@ -78,7 +79,7 @@ def improve(
     whole = searches.whole(problem) if tries_whole else None
     parts = searches.parts(decomposition.parts) if alone is None else []
     attempts = deliver(best_apart(parts), _attempting(decomposition, tools, on_event))
-    result, source = _ending(attempts, whole, alone)
+    result, source = _ending(attempts, whole, alone, parts)
     used = attempts[-1].parts if source and attempts and source == attempts[-1].source else ()
     return ModelRun(
         problem_name=problem.name,
@@ -107,10 +108,24 @@ class _Searches:
         return self._one(WHOLE, 1.0, problem, allotted(self._left, [WHOLE_SHARE, 1 - WHOLE_SHARE]))
 
     def parts(self, parts: Sequence[PartProblem]) -> list[PartResult]:
-        """Every part, in order of the time that it takes."""
-        ordered = sorted(parts, key=lambda part: -part.share)
-        shares = [part.share for part in ordered]
-        return [_part_result(p, self._part(p, shares[index:])) for index, p in enumerate(ordered)]
+        """Every part, in order of the time that it takes.
+
+        One that a larger part stands for gets nothing of the budget unless the larger one was searched and won nothing.
+        """
+        larger = {part.part.name: covering(part, parts) for part in parts}
+        results: dict[str, PartResult] = {}
+
+        def is_due(part: PartProblem) -> bool:
+            return (its := larger[part.part.name]) == "" or (its in results and not is_winner(results[its]))
+
+        waiting = sorted(parts, key=lambda part: (-part.share, larger[part.part.name] != ""))
+        while waiting:
+            shares = [part.share for part in waiting if is_due(part)]
+            part = waiting.pop(0)
+            name = part.part.name
+            found = self._part(part, shares) if is_due(part) else Found(reason=COVERED.format(larger[name]))
+            results[name] = _part_result(part, found)
+        return list(results.values())
 
     def _part(self, part: PartProblem, shares: Sequence[float]) -> Found:
         if self.is_interrupted or not self._left.is_enough:
@@ -157,7 +172,10 @@ def _judged(decomposition: Decomposition, tools: Tools, chosen: Sequence[PartRes
 
 
 def _ending(
-    attempts: Sequence[Attempt], whole: Found | None, alone: tuple[RootCause, str] | None
+    attempts: Sequence[Attempt],
+    whole: Found | None,
+    alone: tuple[RootCause, str] | None,
+    parts: Sequence[PartResult],
 ) -> tuple[ModelResult, str]:
     """The outcome, and the delivered source where there is one."""
     delivered = attempts[-1] if attempts and attempts[-1].is_accepted else None
@@ -165,6 +183,7 @@ def _ending(
     if whole and whole.speedup and whole.speedup > max(GAIN, (speedup or 0.0) if delivered else 0.0):
         speedup, source = whole.speedup, whole.source
     was_synthesised = bool(whole.source) if whole else None
+    alone = alone or _failed(parts)
     refused_by = attempts[-1].refused_by if attempts else ""
     result = outcome_of(speedup, refused_by=refused_by, was_synthesised=was_synthesised, alone=alone)
     if result.outcome is ModelOutcome.MATCHED and not attempts:
@@ -174,6 +193,15 @@ def _ending(
         reason = f"{what} refused by the {refused_by} gate: {attempts[-1].reason}"
         result = result.model_copy(update={"reason": reason})
     return result, source if result.outcome is ModelOutcome.OPTIMIZED else ""
+
+
+def _failed(parts: Sequence[PartResult]) -> tuple[RootCause, str] | None:
+    """Where no search came to its end nothing is known of the parts, least of all that they cannot get faster."""
+    begun = [part for part in parts if part.found.has_failed or part.found.n_judged]
+    failed = [part for part in begun if part.found.has_failed]
+    if not failed or len(failed) < len(begun):
+        return None
+    return RootCause.SEARCHES, f"{failed[0].name}: {failed[0].found.reason}"
 
 
 def _closest(attempts: Sequence[Attempt]) -> float | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from db.records import Record
+from db.records import PrecisionClass, Record
 from evaluators.decomposition.classify import GAIN, ModelResult
 from evaluators.decomposition.records import Decomposition, LeftAlone
+from evaluators.report import BaselineReport
 from evolve.events import Event
 
 STITCH = "stitch"  # what refuses winners that cannot stand in one file; the operator of those that can
@@ -23,6 +24,7 @@ class Found(Record):
     n_judged: int = 0
     elapsed_s: float = 0.0
     is_interrupted: bool = False
+    has_failed: bool = False  # it ended before its time: of what was judged until then the archive knows
     reason: str = ""
 
 
@@ -53,6 +55,9 @@ class Attempt(Record):
     is_correct: bool = False
     replaces_baseline: bool = False
     speedup: float | None = None  # over the fastest way of compiling the module
+    latency_us: float | None = None  # of the device
+    error_ratio: float | None = None  # against float64, over the reference's own error
+    roofline_efficiency: float | None = None  # of the whole, in [0, 1]
     refused_by: str = ""  # the gate
     reason: str = ""
 
@@ -80,6 +85,9 @@ class ModelRun(Record):
     best_source: str = ""
     is_interrupted: bool = False
     elapsed_s: float = 0.0
+    precision: PrecisionClass = PrecisionClass.REFERENCE
+    hardware: str = ""
+    baseline: BaselineReport | None = None  # how fast the module runs eagerly and compiled
     folder: str = ""
     best_path: str = ""
     report_path: str = ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from pathlib import Path
 
-from db.errors import SeedError
+from db.errors import EvolveError, SeedError
 from db.live import open_for_reading
 from db.records import SEED, Evaluation, Problem, RunStatus
+from evolve.cluster import WorkerFailed, why_it_died
 from evolve.config import RunConfig
 from evolve.events import OnEvent, RunResult
+from evolve.failures import find_mendable, wrapped_in
 from evolve.models.budget import Allotment, with_share
 from evolve.models.improve import WHOLE
 from evolve.models.records import Found
@@ -24,8 +27,7 @@ def search_one(
     Args:
         name: of the folder for its results, inside `folder`.
 
-    Raises:
-        EvolveError: as `run_search`, except that a problem of which no first program works is an answer.
+    A problem of which no first program works is an answer, and so is a search that fails: others go on.
     """
     is_whole = name == WHOLE
     fraction = allotment.evaluations / config.evaluations
@@ -42,11 +44,25 @@ def search_one(
             "seed_problem": config.seed_problem if is_whole else "",
         }
     )
+    start = time.monotonic()
     try:
         result = run_search(own, problem=problem, on_event=on_event)
     except SeedError as error:
-        return Found(reason=error.message)
+        return Found(reason=error.message, elapsed_s=time.monotonic() - start)
+    except (EvolveError, WorkerFailed, ExceptionGroup) as error:
+        if not (reason := reason_of(error)):
+            raise
+        return Found(reason=reason, has_failed=True, elapsed_s=time.monotonic() - start)
     return _found(result, config.archive, is_whole=is_whole)
+
+
+def reason_of(error: BaseException) -> str:
+    """What ended a search, in a line: what the user can mend, or a worker that died; empty for a fault of evolve."""
+    mendable = find_mendable(error)
+    if mendable is not None:
+        return " ".join(mendable.message.split())
+    failed = next((e for e in wrapped_in(error) if isinstance(e, WorkerFailed)), None)
+    return f"a worker failed: {why_it_died(failed)}" if failed is not None else ""
 
 
 def _found(result: RunResult, archive: str, *, is_whole: bool) -> Found:

@@ -12,9 +12,10 @@ import pytest
 import typer
 
 from db.errors import ArchiveBusyError, ConfigError, NotFoundError
-from evolve.cli.endings import find_mendable, guarded
+from evolve.cli.endings import guarded
 from evolve.cli.main import COMMANDS, main
 from evolve.cli.options import parse_shapes
+from evolve.failures import find_mendable
 
 HEAVY = ("torch", "triton", "ray", "litellm", "duckdb", "libcst", "numpy")
 LIST_MODULES = """

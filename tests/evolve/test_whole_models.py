@@ -7,23 +7,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
+from ray.exceptions import RayActorError
 
+from db.errors import DeviceError
 from db.records import SEED, Evaluation, Gate, Lineage, Problem
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evaluators.decomposition.records import Decomposition
 from evolve.cli.model_view import apart_lines, attempt_line, begin_line, outcome_words
-from evolve.config import LanguageSettings
+from evolve.config import LanguageSettings, make_config
 from evolve.models.budget import LEAST, Allotment, allotted, with_share
 from evolve.models.choice import best_apart
 from evolve.models.delivery import MOST_ATTEMPTS, deliver, suspect
 from evolve.models.improve import INTERRUPTED, NO_BUDGET, WHOLE, Tools, improve
 from evolve.models.judging import attempt_of, way_of, with_fixed_shapes
 from evolve.models.output import write_model
-from evolve.models.records import Attempt, Found, ModelEvent, ModelRun, PartResult, PutTogether, SearchBegins
-from evolve.models.searching import speedup_over_seed
+from evolve.models.records import (
+    Attempt,
+    Found,
+    ModelEvent,
+    ModelRun,
+    PartResult,
+    PutTogether,
+    SearchBegins,
+    SearchEnded,
+)
+from evolve.models.searching import reason_of, search_one, speedup_over_seed
 from tests.support.decompositions import decomposition_of
 from tests.support.runs import make_problem, make_run, one_evaluation
 
@@ -132,6 +144,110 @@ def test_an_interrupt_ends_the_searches_and_what_was_won_is_put_together() -> No
     assert len(bench.searched) == 1 and ended.is_interrupted
     assert {p.found.reason for p in ended.parts[1:]} == {INTERRUPTED}
     assert ended.result.outcome is ModelOutcome.OPTIMIZED
+
+
+def with_pieces(bench: Bench, *names: str) -> Bench:
+    """These parts, and no others, are pieces of the graph."""
+    parts = [
+        p.model_copy(update={"reference": "aten" if p.part.name in names else "kernel"})
+        for p in bench.decomposition.parts
+    ]
+    bench.decomposition = bench.decomposition.model_copy(update={"parts": tuple(parts)})
+    return bench
+
+
+def test_a_partial_result_inside_a_piece_of_the_graph_is_not_searched_beside_it() -> None:
+    bench = with_pieces(Bench("conv_epilogue", {GROUP: 1.3}, always(accepted(1.1))), GROUP, SECOND)
+    ended = bench.run(200)
+    given = {name: allotment.evaluations for name, allotment in bench.searched}
+    assert list(given) == [GROUP, SECOND, LAYOUT] and given[GROUP] == 123  # 15.2% of 24.7%
+    reasons = {p.name: p.found.reason for p in ended.parts}
+    assert list(reasons) == [GROUP, FIRST, SECOND, LAYOUT]
+    assert reasons[FIRST] == "a part of part_20_28, which got faster as a whole" and reasons[SECOND] == ""
+
+
+def test_where_the_larger_part_wins_nothing_its_kernels_get_what_is_left() -> None:
+    bench = with_pieces(Bench("conv_epilogue", {GROUP: 1.01, FIRST: 2.0}, always(accepted(1.1))), GROUP)
+    found = bench.search
+
+    def search(name: str, problem: Problem, allotment: Allotment) -> Found:
+        n_judged = LEAST if name == GROUP else allotment.evaluations  # it stagnates
+        return found(name, problem, allotment).model_copy(update={"n_judged": n_judged})
+
+    ended = improve(bench.decomposition.problem, Tools(bench.take_apart, search, bench.judge), Allotment(100))
+    given = {name: allotment.evaluations for name, allotment in bench.searched}
+    assert given == {GROUP: 79, FIRST: 46, SECOND: 25, LAYOUT: 19}  # 90 are left by their shares of 19.3%
+    assert [p.name for p in ended.parts if p.is_used] == [FIRST]
+
+
+def test_kernels_inside_a_run_that_is_no_piece_itself_are_searched_as_ever() -> None:
+    bench = with_pieces(Bench("conv_epilogue", {GROUP: 1.3}, always(accepted(1.1))))
+    bench.run(200)
+    assert [name for name, _ in bench.searched] == [GROUP, FIRST, SECOND, LAYOUT]
+
+
+# --------------------------------------------------------------------------------------------------- searches that fail
+
+
+RAISES = """
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x @ missing
+
+
+def get_inputs():
+    return [torch.randn(64, 64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_parts_whose_searches_fail_are_told_and_the_others_go_on(tmp_path: Path) -> None:
+    """The reference of one raises where it is judged, another has no place for its archive."""
+    bench = Bench("conv_epilogue", {FIRST: 2.0}, always(accepted(1.1)))
+    raises = bench.decomposition.parts[0].problem.model_copy(update={"source": RAISES, "kind": "kernelbench"})
+
+    def search(name: str, problem: Problem, allotment: Allotment) -> Found:
+        archive = tmp_path / ("a.duckdb" if name == GROUP else "nowhere/a.duckdb")
+        config = make_config({"problem": "m", "device": "cpu", "evaluations": 200, "archive": str(archive)})
+        real = partial(search_one, config=config, folder=tmp_path / "searches", on_event=bench.events.append)
+        if name == GROUP:
+            return real(name, raises, allotment)
+        return real(name, problem, allotment) if name == LAYOUT else bench.search(name, problem, allotment)
+
+    tools = Tools(bench.take_apart, search, bench.judge)
+    ended = improve(bench.decomposition.problem, tools, Allotment(200), on_event=bench.events.append)
+    failed = {p.name: p.found.reason for p in ended.parts if p.found.has_failed}
+    assert list(failed) == [GROUP, LAYOUT]
+    assert "NameError: name 'missing' is not defined" in failed[GROUP] and "does not exist" in failed[LAYOUT]
+    told = {e.name: e.found.reason for e in bench.events if isinstance(e, SearchEnded) and e.found.has_failed}
+    assert told == failed and [name for name, _ in bench.searched] == [FIRST, SECOND]
+    assert ended.result.outcome is ModelOutcome.OPTIMIZED and [p.name for p in ended.parts if p.is_used] == [FIRST]
+    written = write_model(ended.model_copy(update={"attempts": ()}), tmp_path / "a.duckdb", tmp_path / "out")
+    rows = json.loads((Path(written.folder) / "summary.json").read_text())["parts"]
+    assert {row["name"]: row["reason"] for row in rows if row["has_failed"]} == failed
+
+
+def test_where_every_search_fails_nobody_says_that_no_part_got_faster() -> None:
+    bench = Bench("conv_epilogue", {}, always(accepted(1.1)))
+    full = Found(reason="cannot write a.duckdb: no space left", has_failed=True)
+    ended = improve(bench.decomposition.problem, Tools(bench.take_apart, lambda *_: full, bench.judge), Allotment(200))
+    assert (ended.result.outcome, ended.result.cause) == (ModelOutcome.FALLBACK, RootCause.SEARCHES)
+    assert ended.result.reason == f"{GROUP}: cannot write a.duckdb: no space left"
+
+
+def test_a_worker_that_failed_is_a_reason_and_a_fault_of_evolve_is_none() -> None:
+    inside = ExceptionGroup("tasks", [ValueError("a bug"), RayActorError()])
+    assert reason_of(inside).startswith("a worker failed: The actor")
+    assert reason_of(ExceptionGroup("tasks", [DeviceError("no GPU any more", "see doctor")])) == "no GPU any more"
+    assert reason_of(ExceptionGroup("tasks", [ValueError("a bug")])) == ""
 
 
 # --------------------------------------------------------------------------------------------------------- the choice
