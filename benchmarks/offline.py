@@ -1,6 +1,6 @@
-"""Searches on modelled latencies without Ray: real islands, operators and gates, in one process, one verdict after the
-other. What a comparison of many searches needs: every verdict is kept by program, and the next search that proposes the
-same program gets it for nothing, so that arms and seeds of a benchmark share what was judged.
+"""Searches without Ray: real islands, operators and gates, in one process, one verdict after the other. What a
+comparison of many searches needs: every verdict is kept by program, and the next search that proposes the same program
+gets it for nothing, so that arms and seeds of a benchmark share what was judged.
 
 Not a command; `benchmarks.transfer` and `benchmarks.ablation` are.
 """
@@ -12,6 +12,7 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +20,7 @@ from typing import Any, Self
 
 from db.measures import Tier
 from db.records import Candidate, DeviceKind, Evaluation, Problem, Verdict
-from evaluators.evaluator import Evaluator, EvaluatorSettings
+from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
 from evaluators.opening import open_evaluator
 from islands.island import Island, island_rng
 from islands.migration import make_topology
@@ -32,14 +33,26 @@ Sight = Callable[[Verdict], Verdict]
 """What of a verdict an island is shown."""
 
 
-class CachedJudge:
-    """A modelled evaluator of one problem that judges a program once, in this process or an earlier one."""
+N_PREPARERS = 6
+"""Threads that prepare candidates ahead of a GPU."""
 
-    def __init__(self, problem: Problem, folder: Path, target: str = "h200") -> None:
+
+class CachedJudge:
+    """An evaluator of one problem that judges a program once, in this process or an earlier one.
+
+    It answers with modelled latencies of a target, or measures on the first visible GPU.
+    """
+
+    def __init__(
+        self, problem: Problem, folder: Path, target: str = "h200", device: DeviceKind = DeviceKind.CPU
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.problem = problem
+        self._device = device
         self._settings = EvaluatorSettings(target=target, secret_seed=0)
-        self._path = folder / f"{problem.name}-{target}.jsonl"
+        self._path = folder / f"{problem.name}-{target if device is DeviceKind.CPU else device.value}.jsonl"
+        self._ahead = ThreadPoolExecutor(N_PREPARERS) if device is DeviceKind.CUDA else None
+        self._prepared: dict[str, Future[Prepared]] = {}
         self._evaluator: Evaluator | None = None
         self._verdicts: dict[str, str] = {}
         self._by_fingerprint: dict[str, str] = {}  # program id of the first with this fingerprint
@@ -56,17 +69,27 @@ class CachedJudge:
         known = Verdict.model_validate_json(self._verdicts[candidate.program_id])
         return known.model_copy(update={"candidate_id": candidate.candidate_id, "run_id": candidate.run_id})
 
+    def expect(self, candidate: Candidate) -> None:
+        """The candidate will be judged soon: a GPU need not wait for its compilation."""
+        is_new = candidate.program_id not in self._verdicts and candidate.program_id not in self._prepared
+        if self._ahead is not None and is_new:
+            self._prepared[candidate.program_id] = self._ahead.submit(self._opened().prepare, candidate)
+
+    def _opened(self) -> Evaluator:
+        if self._evaluator is None:
+            self._evaluator = open_evaluator(self.problem, self._settings, self._device)
+        return self._evaluator
+
     def _judge(self, candidate: Candidate) -> None:
         began = time.perf_counter()
-        if self._evaluator is None:
-            self._evaluator = open_evaluator(self.problem, self._settings, DeviceKind.CPU)
-        prepared = self._evaluator.prepare(candidate)
+        evaluator, waited = self._opened(), self._prepared.pop(candidate.program_id, None)
+        prepared = waited.result() if waited else evaluator.prepare(candidate)
         twin = self._by_fingerprint.get(prepared.fingerprint) if prepared.fingerprint else None
         if twin is not None and prepared.verdict is None:
             verdict = Verdict.model_validate_json(self._verdicts[twin])
             verdict = verdict.model_copy(update={"program_id": candidate.program_id, "duplicate_of": twin})
         else:
-            verdict = self._evaluator.evaluate(prepared)
+            verdict = evaluator.evaluate(prepared.model_copy(update={"candidate": candidate}))
         line = verdict.model_dump_json()
         with self._path.open("a") as file:
             file.write(line + "\n")
@@ -80,6 +103,8 @@ class CachedJudge:
             self._by_fingerprint.setdefault(verdict.fingerprint, verdict.program_id)
 
     def close(self) -> None:
+        if self._ahead is not None:
+            self._ahead.shutdown(cancel_futures=True)
         if self._evaluator is not None:
             self._evaluator.close()
 
@@ -154,7 +179,9 @@ def search(problem: Problem, judge: CachedJudge, arm: Arm, rng_seed: int, n: int
     while len(seen) < n:
         for island in islands:
             n_out = sum(other is island for other, _ in waiting)
-            waiting.extend((island, c) for c in island.ask(max(0, in_flight - n_out)))
+            for candidate in island.ask(max(0, in_flight - n_out)):
+                judge.expect(candidate)
+                waiting.append((island, candidate))
         if not waiting:
             break
         island, candidate = waiting.popleft()

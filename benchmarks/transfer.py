@@ -1,11 +1,10 @@
-"""Does knowledge learnt on some problems help on others, and does it learn to predict?
+"""Does knowledge learnt on some problems help on others?
 
-    python -m benchmarks.transfer --seeds 5 --evaluations 60                      # modelled latencies, no GPU
-    python -m benchmarks.transfer --device cuda --knowledge FILE --seeds 3 --time 55s PROBLEM ...
+    python -m benchmarks.transfer --seeds 5 --evaluations 60                              # modelled latencies, no GPU
+    python -m benchmarks.transfer --device cuda --gpus 0 1 --seeds 3 --evaluations 60 PROBLEM ...
 
-Modelled: half of the suite is searched without knowledge; what was learnt there is used on the other half, beside the
-same searches that start with an empty knowledge base. On a GPU the knowledge comes from a file (`evolve knowledge
-export`) that must not know the problems, and each pair of runs shares the GPU side by side.
+Every other problem of the suite is searched without knowledge; what was learnt there, evidence and recipes, is used on
+the problems named (default: all others), beside the same searches that start with an empty knowledge base.
 
 The figure: verdicts needed to reach 95% of the best latency that any search of the problem found (a search that never
 reached it counts with all of its verdicts), with knowledge over without, as a geometric mean over problems and seeds.
@@ -17,29 +16,29 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import subprocess
-import sys
+import os
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.offline import Arm, CachedJudge, Trace, bootstrap, save, search
 from db.archive import ProgramArchive
-from db.knowledge import TechniqueEvidence, summed
-from db.live import open_for_reading
+from db.knowledge import summed
 from db.records import DeviceKind, LatencyKind, PrecisionClass, Run
 from evaluators.hardware import load_hardware
 from evaluators.problems import load_problem, suite_names
-from evolve.knowledge import read_knowledge, write_knowledge
+from evolve.knowledge import Knowledge, read_knowledge, write_knowledge
+from evolve.recipes import distinct, recipes_in
 from islands.knowledge import PriorKnowledge
 
 TARGET = "h200"
 REACHED = 0.95
 N_LEARNING_SEEDS = 2
+_ARMS = ("learnt", "empty")
 
 
 class Line(NamedTuple):
@@ -58,41 +57,77 @@ class Line(NamedTuple):
         return len(self.best_us)
 
 
-def main() -> None:
-    arguments = _arguments()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    if arguments.table:
-        pass
-    elif arguments.device == "cuda":
-        measure_on_gpu(arguments)
-    else:
-        measure_modelled(arguments)
-    print(table(arguments.out / f"{arguments.device}.jsonl"))
+class Bench(NamedTuple):
+    """Where and how searches are run: `n_jobs` processes at once, shared out over the GPUs where it measures."""
 
+    device: DeviceKind
+    cache: Path
+    n_evaluations: int
+    n_jobs: int
+    gpus: tuple[str, ...] = ()
+    until_s: float = math.inf  # of the monotonic clock; no search begins later
 
-# ------------------------------------------------------------------------------------------------------------ modelled
+    def gpu_of(self, number: int) -> str:
+        return self.gpus[number % len(self.gpus)] if self.gpus else ""
+
+    def judge(self, problem_name: str) -> CachedJudge:
+        return CachedJudge(load_problem(problem_name, sizes={}), self.cache, TARGET, self.device)
 
 
 class Job(NamedTuple):
-    """One modelled search. `evidence` is what arms with knowledge start from."""
+    """One search. `known` is what arms with knowledge start from."""
 
     arm: str
     problem: str
     rng_seed: int
-    cache: Path
-    n: int
-    evidence: list[TechniqueEvidence]
+    known: Knowledge
 
 
-def measure_modelled(arguments: argparse.Namespace) -> None:
-    """Learn on every other problem of the suite, test on the rest."""
-    names = sorted(arguments.problems or suite_names())
-    learning, held_out = names[::2], names[1::2]
-    evidence = learnt(learning, arguments.cache, arguments.evaluations, arguments.jobs)
-    path = arguments.out / "cpu.jsonl"
-    wanted = [(arm, name, seed) for seed in range(arguments.seeds) for name in held_out for arm in _ARMS]
-    jobs = [Job(*one, arguments.cache, arguments.evaluations, evidence) for one in wanted if one not in searched(path)]
-    run_jobs(_search, jobs, arguments.jobs, path, arguments.minutes)
+Search = Callable[[Job, CachedJudge, int], Trace]
+
+
+def main() -> None:
+    arguments = arguments_of(parser())
+    path = arguments.out / f"{arguments.device}.jsonl"
+    if not arguments.table:
+        bench = bench_of(arguments)
+        names = sorted(suite_names())
+        known = learnt(arguments.learn or names[::2], bench)
+        problems = arguments.problems or names[1::2]
+        wanted = [(arm, name, seed) for seed in range(arguments.seeds) for name in problems for arm in _ARMS]
+        run_jobs(_search, [Job(*one, known) for one in wanted if one not in searched(path)], bench, path)
+    print(table(path))
+
+
+# ------------------------------------------------------------------------------------------------------------ searches
+
+
+def run_jobs(run: Search, jobs: Sequence[Job], bench: Bench, path: Path) -> None:
+    """Searches in processes, each kept as it ends. On a GPU one process has all searches of a problem: it pays once for
+    the baselines."""
+    groups: dict[object, list[Job]] = defaultdict(list)
+    for number, job in enumerate(jobs):
+        groups[job.problem if bench.device is DeviceKind.CUDA else number].append(job)
+    with ProcessPoolExecutor(bench.n_jobs, max_tasks_per_child=1) as pool:
+        running = [
+            pool.submit(_run_group, run, group, bench, bench.gpu_of(number), path)
+            for number, group in enumerate(groups.values())
+        ]
+        for future in running:
+            future.result()
+
+
+def _run_group(run: Search, jobs: Sequence[Job], bench: Bench, gpu: str, path: Path) -> None:
+    os.environ.update({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+    if time.monotonic() > bench.until_s:
+        return
+    with bench.judge(jobs[0].problem) as judge:
+        for job in jobs:
+            if time.monotonic() > bench.until_s:
+                return
+            trace = run(job, judge, bench.n_evaluations)
+            save(trace, path)
+            print(trace.arm, trace.problem, trace.rng_seed, f"{trace.best_us[-1]:.1f}", flush=True)
 
 
 def searched(path: Path) -> set[tuple[str, str, int]]:
@@ -101,112 +136,64 @@ def searched(path: Path) -> set[tuple[str, str, int]]:
     return {(line["arm"], line["problem"], line["rng_seed"]) for line in lines}
 
 
-def run_jobs(run: Callable[[Job], Trace], jobs: Sequence[Job], n: int, path: Path, minutes: float) -> None:
-    """Jobs in processes, `n` at a time, each kept as it ends; none begins after so many minutes."""
-    end, waiting = time.monotonic() + 60 * minutes, list(reversed(jobs))
-    with ProcessPoolExecutor(n, max_tasks_per_child=1) as pool:
-        running = {pool.submit(run, waiting.pop()) for _ in range(min(n, len(waiting)))}
-        while running:
-            done, running = wait(running, return_when=FIRST_COMPLETED)
-            for trace in (future.result() for future in done):
-                save(trace, path)
-                print(trace.arm, trace.problem, trace.rng_seed, f"{trace.best_us[-1]:.1f}", flush=True)
-                if waiting and time.monotonic() < end:
-                    running.add(pool.submit(run, waiting.pop()))
+def _search(job: Job, judge: CachedJudge, n: int) -> Trace:
+    options = {"prior": prior_of(job.known)} if job.arm == "learnt" else {}
+    return search(judge.problem, judge, Arm(job.arm, island_options=options), job.rng_seed, n)
 
 
-def learnt(names: Sequence[str], cache: Path, n: int, n_jobs: int) -> list[TechniqueEvidence]:
+def prior_of(known: Knowledge) -> PriorKnowledge:
+    """What islands that know this start from."""
+    return PriorKnowledge(known.evidence, max((e.last_at_s for e in known.evidence), default=0.0), known.recipes)
+
+
+# ------------------------------------------------------------------------------------------------------------ learning
+
+
+def learnt(names: Sequence[str], bench: Bench) -> Knowledge:
     """What searches without knowledge learn on these problems; kept beside the verdicts, and learnt once."""
-    place = cache / f"learnt-{n}-{'-'.join(names)}.json"
+    place = bench.cache / f"learnt-{bench.device}-{bench.n_evaluations}-{'-'.join(names)}.json"
     if not place.exists():
-        jobs = [(name, seed, cache, n) for name in names for seed in range(N_LEARNING_SEEDS)]
-        with ProcessPoolExecutor(n_jobs, max_tasks_per_child=1) as pool:
-            found = [one for evidence in pool.map(_learn, jobs) for one in evidence]
-        write_knowledge(summed(found), place)
+        with ProcessPoolExecutor(bench.n_jobs, max_tasks_per_child=1) as pool:
+            running = [pool.submit(_learn, name, bench, bench.gpu_of(k)) for k, name in enumerate(names)]
+            found = [future.result() for future in running]
+        evidence = summed([one for known in found for one in known.evidence])
+        write_knowledge(Knowledge(evidence, distinct([one for known in found for one in known.recipes])), place)
     return read_knowledge(place)
 
 
-def _learn(job: tuple[str, int, Path, int]) -> list[TechniqueEvidence]:
-    name, seed, cache, n = job
-    problem = load_problem(name, sizes={})
-    with CachedJudge(problem, cache, TARGET) as judge:
-        return evidence_of([search(problem, judge, Arm("learning"), 1000 + seed, n)], name)
+def _learn(name: str, bench: Bench, gpu: str) -> Knowledge:
+    os.environ.update({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
+    with bench.judge(name) as judge:
+        seeds = range(1000, 1000 + N_LEARNING_SEEDS)
+        return knowledge_of(
+            [search(judge.problem, judge, Arm("learning"), seed, bench.n_evaluations) for seed in seeds]
+        )
 
 
-def _search(job: Job) -> Trace:
-    problem = load_problem(job.problem, sizes={})
-    known = PriorKnowledge(tuple(job.evidence), max((e.last_at_s for e in job.evidence), default=0.0))
-    arm = Arm(job.arm, island_options={"prior": known}) if job.arm == "learnt" else Arm(job.arm)
-    with CachedJudge(problem, job.cache, TARGET) as judge:
-        return search(problem, judge, arm, job.rng_seed, job.n)
-
-
-def evidence_of(traces: Sequence[Trace], name: str) -> list[TechniqueEvidence]:
-    """What an archive of these searches knows."""
-    problem = load_problem(name, sizes={})
+def knowledge_of(traces: Sequence[Trace]) -> Knowledge:
+    """What an archive of these searches of one problem knows."""
+    problem = load_problem(traces[0].problem, sizes={})
     with tempfile.TemporaryDirectory() as folder, ProgramArchive.open(Path(folder) / "learnt.duckdb") as archive:
         archive.add_problem(problem)
         for trace in traces:
             archive.add_run(_run_of(trace, problem.problem_id))
             archive.insert(trace.evaluations)
-        return archive.knowledge()
+        return Knowledge(archive.knowledge(), recipes_in(archive))
 
 
 def _run_of(trace: Trace, problem_id: str) -> Run:
+    latencies = [e.verdict.latency for e in trace.evaluations if e.verdict.latency]
+    kind = latencies[0].kind if latencies else LatencyKind.MODELLED
     return Run(
         run_id=trace.evaluations[0].candidate.run_id,
         problem_id=problem_id,
         rng_seed=trace.rng_seed,
-        device=DeviceKind.CPU,
+        device=DeviceKind.CPU if kind is LatencyKind.MODELLED else DeviceKind.CUDA,
         hardware=load_hardware(TARGET),
         precision=PrecisionClass.REFERENCE,
-        latency_kind=LatencyKind.MODELLED,
+        latency_kind=kind,
         config={},
     )
-
-
-# ------------------------------------------------------------------------------------------------------------- on a GPU
-
-
-def measure_on_gpu(arguments: argparse.Namespace) -> None:
-    """Runs of the command, with and without knowledge side by side."""
-    pairs = [(name, seed) for seed in arguments.rng_seeds or range(arguments.seeds) for name in arguments.problems]
-    for name, seed in pairs:
-        with ThreadPoolExecutor(2) as both:
-            running = [both.submit(_run_on_gpu, name, seed, arm, arguments) for arm in ("learnt", "empty")]
-            lines = [run.result() for run in running]
-        with (arguments.out / "cuda.jsonl").open("a") as file:
-            for line in lines:
-                file.write(json.dumps(line._asdict()) + "\n")
-                print(line.arm, line.problem, line.rng_seed, line.n, line.best_us[-1:], flush=True)
-
-
-def _run_on_gpu(name: str, seed: int, arm: str, arguments: argparse.Namespace) -> Line:
-    folder = arguments.out / "runs" / f"{name}-{arm}-{seed}"
-    folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-P", "-m", "evolve.cli.main", "run", name, "--archive", str(folder / "archive.duckdb")]
-    command += ["--out", str(folder), "--time", arguments.time, "--islands", "2", "--evaluations", "100000"]
-    command += ["--device", "cuda", "--rng-seed", str(seed), "--set", "search.operator_choice=knowledge"]
-    command += ["--knowledge", str(arguments.knowledge) if arm == "learnt" else "none"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
-    if done.returncode:
-        print((done.stdout + done.stderr)[-2000:], flush=True)
-        return Line(arm, name, seed, [])
-    with open_for_reading(folder / "archive.duckdb") as archive:
-        return Line(arm, name, seed, _running_best(archive.query(_OWN).rows))
-
-
-_OWN = "SELECT latency_us FROM evaluations WHERE operator != 'confirm' AND duplicate_of = '' ORDER BY seq"
-
-
-def _running_best(rows: Iterable[Sequence[Any]]) -> list[float | None]:
-    best: float | None = None
-    found: list[float | None] = []
-    for (latency_us,) in rows:
-        if latency_us is not None:
-            best = latency_us if best is None else min(best, latency_us)
-        found.append(best)
-    return found
 
 
 # --------------------------------------------------------------------------------------------------------------- table
@@ -220,53 +207,75 @@ def table(path: Path) -> str:
     for line in lines:
         by_problem[line.problem].append(line)
     rows = [
-        "| problem | best us | seeds | " + " | ".join(_ARMS) + " | learnt / empty |",
+        "| problem | best us | seeds | " + " | ".join(_ARMS) + " | learnt / empty | best latency, learnt / empty |",
         "|---|---|---|---|---|---|---|",
     ]
     logs: list[float] = []
     for problem, own in sorted(by_problem.items()):
         best_us = min(line.best_us[-1] or math.inf for line in own)
-        needed = {(line.arm, line.rng_seed): line.n_to_reach(best_us / REACHED) for line in own}
-        seeds = sorted({seed for _, seed in needed})
-        both = [s for s in seeds if {("learnt", s), ("empty", s)} <= needed.keys()]
+        found = {(line.arm, line.rng_seed): line for line in own}
+        needed = {key: line.n_to_reach(best_us / REACHED) for key, line in found.items()}
+        both = [seed for arm, seed in sorted(found) if arm == "empty" and ("learnt", seed) in found]
         mine = [math.log(needed["learnt", s] / needed["empty", s]) for s in both]
-        ratio = f"{math.exp(_mean(mine)):.2f}" if mine else ""
+        ends = [math.log(_last(found["learnt", s]) / _last(found["empty", s])) for s in both]
         logs += mine
         cells = [_median_of([n for (arm, _), n in needed.items() if arm == wanted]) for wanted in _ARMS]
-        rows.append(f"| {problem} | {best_us:.1f} | {len(seeds)} | {' | '.join(cells)} | {ratio} |")
+        rows.append(f"| {problem} | {best_us:.1f} | {len(both)} | {' | '.join(cells)} | {_geo(mine)} | {_geo(ends)} |")
     if logs:
         low, high = bootstrap(logs, _mean)
-        ends = f"95% interval {math.exp(low):.2f} to {math.exp(high):.2f}, {len(logs)} pairs"
-        rows.append(f"\nverdicts to 95% of the best, learnt over empty: {math.exp(_mean(logs)):.2f} ({ends})")
+        interval = f"95% interval {math.exp(low):.2f} to {math.exp(high):.2f}, {len(logs)} pairs"
+        rows.append(f"\nverdicts to 95% of the best, learnt over empty: {math.exp(_mean(logs)):.2f} ({interval})")
     return "\n".join(rows)
 
 
-_ARMS = ("learnt", "empty")
+def _last(line: Line) -> float:
+    return line.best_us[-1] or math.inf
 
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
+def _geo(logs: Sequence[float]) -> str:
+    return f"{math.exp(_mean(logs)):.2f}" if logs else ""
+
+
 def _median_of(values: Sequence[int]) -> str:
     return str(sorted(values)[len(values) // 2]) if values else "–"
 
 
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problems", nargs="*")
-    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--rng-seeds", type=int, nargs="*", help="on a GPU: these seeds instead of 0 to SEEDS - 1")
-    parser.add_argument("--evaluations", type=int, default=60)
-    parser.add_argument("--time", default="55s", help="on a GPU: search time of each run")
-    parser.add_argument("--knowledge", type=Path, help="on a GPU: what was learnt on other problems")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=math.inf, help="begin no modelled search after so long")
-    parser.add_argument("--cache", type=Path, default=Path("evolve-out/verdicts"), help="verdicts that are judged once")
-    parser.add_argument("--out", type=Path, default=Path("benchmarks/results/transfer"))
-    parser.add_argument("--table", action="store_true", help="print what was measured and stop")
-    return parser.parse_args()
+# ----------------------------------------------------------------------------------------------------------- arguments
+
+
+def parser() -> argparse.ArgumentParser:
+    """What `benchmarks.ablation` takes as well."""
+    made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("problems", nargs="*", help="to search with and without knowledge")
+    made.add_argument("--learn", nargs="*", help="problems to learn on")
+    made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    made.add_argument("--gpus", nargs="*", default=["0"], help="indices of the GPUs to share problems out to")
+    made.add_argument("--seeds", type=int, default=5)
+    made.add_argument("--evaluations", type=int, default=60)
+    made.add_argument("--jobs", type=int, default=2)
+    made.add_argument("--minutes", type=float, default=math.inf, help="begin no search after so long")
+    made.add_argument("--cache", type=Path, default=Path("evolve-out/verdicts"), help="verdicts that are judged once")
+    made.add_argument("--out", type=Path, default=Path("benchmarks/results/transfer"))
+    made.add_argument("--table", action="store_true", help="print what was measured and stop")
+    return made
+
+
+def arguments_of(made: argparse.ArgumentParser) -> argparse.Namespace:
+    arguments = made.parse_args()
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    return arguments
+
+
+def bench_of(arguments: argparse.Namespace) -> Bench:
+    arguments.cache.mkdir(parents=True, exist_ok=True)
+    device = DeviceKind(arguments.device)
+    gpus = tuple(arguments.gpus) if device is DeviceKind.CUDA else ()
+    until_s = time.monotonic() + 60 * arguments.minutes
+    return Bench(device, arguments.cache, arguments.evaluations, arguments.jobs, gpus, until_s)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from db.opinions import ProgramOpinion
 from db.opinions import store as store_opinions
 from db.queries import Elite, LineageRow, Question, Table
 from db.reading import ArchiveReader, ExportFormat
+from db.recipes import Recipe
 from db.records import CONFIRM, Evaluation, Problem, Run, Verdict
 from db.reflections import Reflection
 from db.reflections import store as store_reflection
@@ -42,7 +43,7 @@ BATCH_ROWS = 1000
 _REPROFILE = (
     f"UPDATE evaluations SET {', '.join(f'{name} = ?' for name in REPROFILED)} WHERE candidate_id = ? RETURNING seq"
 )
-_IMPORT = "INSERT INTO imported_knowledge SELECT unnest(?::VARCHAR[]), unnest(?::JSON[]), unnest(?::TIMESTAMP[])"
+_IMPORT = "INSERT INTO {table} SELECT unnest(?::VARCHAR[]), unnest(?::JSON[]), unnest(?::TIMESTAMP[])"
 # what was claimed of the same work before holds no cell any more: winners are chosen, and so they were lucky
 _SUPERSEDE = (
     "UPDATE evaluations SET rank_us = NULL"
@@ -147,14 +148,17 @@ class ProgramArchive(ArchiveReader):
             changed = [(_REPROFILE, [*reprofiled(verdict), verdict.candidate_id]) for verdict in verdicts]
             self._change(connection, changed)
 
-    def import_knowledge(self, evidence: Sequence[TechniqueEvidence], origin: str) -> None:
+    def import_knowledge(
+        self, evidence: Sequence[TechniqueEvidence], origin: str, recipes: Sequence[Recipe] = ()
+    ) -> None:
         """Stores what was learnt elsewhere, in the place of what came from the same origin before."""
-        rows = [(origin, one.model_dump_json(), _now()) for one in evidence]
         with self._writing() as connection:
-            connection.execute("DELETE FROM imported_knowledge WHERE origin = ?", [origin])
-            if rows:
-                columns = [list(column) for column in zip(*rows, strict=True)]
-                connection.execute(_IMPORT, columns)
+            for table, records in (("imported_knowledge", evidence), ("imported_recipes", recipes)):
+                connection.execute(f"DELETE FROM {table} WHERE origin = ?", [origin])
+                if records:
+                    texts = [one.model_dump_json() for one in records]
+                    columns = [[origin] * len(texts), texts, [_now()] * len(texts)]
+                    connection.execute(_IMPORT.format(table=table), columns)
 
     def add_llm_calls(self, calls: Sequence[LlmCall]) -> None:
         """Stores calls of language models in one transaction; one that is there already stays as it is."""

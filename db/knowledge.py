@@ -68,7 +68,7 @@ class Asked(NamedTuple):
 
 KEY = ("technique", "state", "move", "previous", "latency_kind", "hardware_id")
 _COLUMNS = tuple(TechniqueEvidence.model_fields)
-_PROBLEM_IDS = (
+NAMED_PROBLEMS = (  # takes the names twice
     "SELECT problem_id FROM problems WHERE list_contains(?::VARCHAR[], name) OR list_contains(?::VARCHAR[], problem_id)"
 )
 
@@ -126,10 +126,10 @@ def evidence_for(asked: Asked, details: Iterable[Sequence[str]]) -> Question:
     columns = [list(column) for column in zip(*known, strict=True)] if known else [[], [], []]
     conditions, parameters = ["TRUE"], list[Any](columns)
     if asked.problems is not None:
-        conditions.append(f"a.problem_id IN ({_PROBLEM_IDS})")
+        conditions.append(f"a.problem_id IN ({NAMED_PROBLEMS})")
         parameters += [list(asked.problems)] * 2
     if asked.without:
-        conditions.append(f"a.problem_id NOT IN ({_PROBLEM_IDS})")
+        conditions.append(f"a.problem_id NOT IN ({NAMED_PROBLEMS})")
         parameters += [list(asked.without)] * 2
     if asked.until_s is not None:
         conditions.append("a.created_s < ?")

@@ -35,6 +35,7 @@ from db.llm_calls import LlmCall, LlmTotal, call_of, calls_of, total_of, totals_
 from db.llm_questions import LlmQuestion, dialogues_of, last_waiting, question_of, questions_of
 from db.opinions import ProgramOpinion, opinions_of, opinions_on
 from db.queries import Elite, LineageRow, Question, Scope, Table
+from db.recipes import Recipe, imported_recipes, winner_rows
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
 from db.reflections import (
     EVERYTHING,
@@ -283,6 +284,17 @@ class ArchiveReader(ABC):
             own = [evidence_of(row) for row in rows]
             others = [TechniqueEvidence.model_validate_json(record) for (record,) in brought]
             return summed([*own, *others]) if others else own
+
+    def winners(
+        self, *, problems: Sequence[str] | None = None, without: Sequence[str] = (), until_s: float | None = None
+    ) -> list[Elite]:
+        """The fastest programs of every grid of the reference class. Arguments as for `knowledge`."""
+        asked = Asked(None if problems is None else tuple(problems), tuple(without), until_s)
+        return self._elites(None, lambda _: winner_rows(asked))
+
+    def imported_recipes(self, until_s: float | None = None) -> list[Recipe]:
+        """What `import_knowledge` brought in, before a moment where one is given, in seconds since the epoch."""
+        return [Recipe.model_validate_json(record) for (record,) in self._rows(imported_recipes(until_s))]
 
     def attempts(self, *, state: str = "", technique: str = "", limit: int = 20) -> list[JudgedAttempt]:
         """The last attempts, the latest first, with both verdicts.

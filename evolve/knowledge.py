@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -16,12 +16,21 @@ from db.errors import ConfigError
 from db.knowledge import MOST_OCTAVES, JudgedAttempt, TechniqueEvidence, summed
 from db.live import open_for_reading
 from db.reading import ArchiveReader
+from db.recipes import Recipe
 from db.records import LatencyKind, Record
 from evolve.config import RunConfig
+from evolve.recipes import distinct, recipes_in
 from islands.knowledge import PriorKnowledge, Standing, cause_of
 
 FORMAT = "evolve knowledge 1"
 _Z = 1.959964  # two-sided 95% of the normal distribution
+
+
+class Knowledge(NamedTuple):
+    """What a file or an archive knows: what techniques gained, and how the fastest programs came about."""
+
+    evidence: list[TechniqueEvidence]
+    recipes: list[Recipe]
 
 
 class TechniqueValue(Record):
@@ -62,10 +71,11 @@ class AttemptStory(Record):
 # ----------------------------------------------------------------------------------------------- what a run starts from
 
 
-def collect_knowledge(config: RunConfig, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
+def collect_knowledge(config: RunConfig, problem: str, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
     """What a run that starts at a moment may know: of its archive and those it is seeded from, or of a file.
 
-    Where the archives know nothing of this kind of latency, what ships with evolve takes their place.
+    Recipes come from other problems than the run's own: what is known of that one, seeds carry. Where the archives know
+    nothing of this kind of latency, what ships with evolve takes their place.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -74,23 +84,27 @@ def collect_knowledge(config: RunConfig, latency_kind: LatencyKind, at_s: float)
     if config.knowledge == "none":
         return PriorKnowledge((), at_s)
     if config.knowledge != "archive":
-        return _of_kind(read_knowledge(Path(config.knowledge)), latency_kind, at_s)
+        return _fit_for(problem, read_knowledge(Path(config.knowledge)), latency_kind, at_s)
     places = dict.fromkeys(Path(path).resolve() for path in (config.archive, *config.seed_from))
-    found = [evidence for place in places for evidence in _from_archive(place, at_s)]
-    known = _of_kind(found, latency_kind, at_s)
-    return known if known.evidence else _of_kind(shipped_knowledge(), latency_kind, at_s)
+    found = [_from_archive(place, at_s) for place in places]
+    evidence = [one for knowledge in found for one in knowledge.evidence]
+    recipes = distinct([one for knowledge in found for one in knowledge.recipes])
+    known = _fit_for(problem, Knowledge(evidence, recipes), latency_kind, at_s)
+    return known if known.evidence else _fit_for(problem, shipped_knowledge(), latency_kind, at_s)
 
 
-def _from_archive(path: Path, at_s: float) -> list[TechniqueEvidence]:
+def _from_archive(path: Path, at_s: float) -> Knowledge:
     with contextlib.closing(open_for_reading(path)) as archive:
-        return archive.knowledge(until_s=at_s)
+        return Knowledge(archive.knowledge(until_s=at_s), recipes_in(archive, until_s=at_s))
 
 
-def _of_kind(evidence: Iterable[TechniqueEvidence], latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
-    return PriorKnowledge(tuple(one for one in evidence if one.latency_kind is latency_kind), at_s)
+def _fit_for(problem: str, known: Knowledge, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
+    evidence = tuple(one for one in known.evidence if one.latency_kind is latency_kind)
+    recipes = tuple(one for one in known.recipes if one.latency_kind is latency_kind and one.problem != problem)
+    return PriorKnowledge(evidence, at_s, recipes)
 
 
-def shipped_knowledge() -> list[TechniqueEvidence]:
+def shipped_knowledge() -> Knowledge:
     """What a run knows that starts with an empty archive."""
     return parse_knowledge((resources.files("configs") / "knowledge.json").read_text(), "configs/knowledge.json")
 
@@ -104,21 +118,22 @@ def condensed(evidence: Iterable[TechniqueEvidence]) -> list[TechniqueEvidence]:
 # ---------------------------------------------------------------------------------------------------------------- files
 
 
-def write_knowledge(evidence: Sequence[TechniqueEvidence], path: Path) -> None:
-    """Writes a file that `read_knowledge` reads: JSON, one line for each piece of evidence.
+def write_knowledge(known: Knowledge, path: Path) -> None:
+    """Writes a file that `read_knowledge` reads: JSON, one line for each piece of evidence and each recipe.
 
     Raises:
         ConfigError: the file cannot be written.
     """
-    lines = ",\n".join(one.model_dump_json(exclude_defaults=True) for one in evidence)
+    evidence, recipes = (",\n".join(one.model_dump_json(exclude_defaults=True) for one in records) for records in known)
+    text = f'{{"format": "{FORMAT}", "evidence": [\n{evidence}\n], "recipes": [\n{recipes}\n]}}\n'
     try:
-        path.write_text(f'{{"format": "{FORMAT}", "evidence": [\n{lines}\n]}}\n')
+        path.write_text(text)
     except OSError as error:
         raise ConfigError(f"cannot write {path}: {error.strerror}", "name another file") from None
 
 
-def read_knowledge(path: Path) -> list[TechniqueEvidence]:
-    """The evidence in a file.
+def read_knowledge(path: Path) -> Knowledge:
+    """What a file knows.
 
     Raises:
         ConfigError: there is no such file, or it is none of `evolve knowledge export`.
@@ -132,13 +147,14 @@ def read_knowledge(path: Path) -> list[TechniqueEvidence]:
     return parse_knowledge(text, str(path))
 
 
-def parse_knowledge(text: str, name: str) -> list[TechniqueEvidence]:
-    """The evidence in the text of a file. Raises as `read_knowledge`."""
+def parse_knowledge(text: str, name: str) -> Knowledge:
+    """What the text of a file knows; files without recipes are older ones. Raises as `read_knowledge`."""
     try:
         content: Any = json.loads(text)
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ConfigError(f"{name} is no file of {FORMAT!r}", "write one: evolve knowledge export FILE")
-        return [TechniqueEvidence.model_validate(one) for one in content["evidence"]]
+        evidence = [TechniqueEvidence.model_validate(one) for one in content["evidence"]]
+        return Knowledge(evidence, [Recipe.model_validate(one) for one in content.get("recipes", [])])
     except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, ConfigError):
             raise

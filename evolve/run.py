@@ -141,7 +141,7 @@ def _go(start: _Start, on_event: OnEvent) -> RunResult:
 def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent) -> RunResult:
     # a resumed run knows what it knew at its start, and its own attempts come back one by one
     started_at = start.run.started_at if start.run else time.time()
-    prior = collect_knowledge(start.config, _latency_kind(start.device), started_at)
+    prior = collect_knowledge(start.config, start.problem.name, _latency_kind(start.device), started_at)
     run_id = start.run.run_id if start.run else new_run_id()
     models = _open_models(start, keys, run_id)
     if models.client is not None or models.offers:

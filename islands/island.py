@@ -14,6 +14,7 @@ from islands.grid import AddStatus, EliteGrid, GridKey, Occupant
 from islands.knowledge import PriorKnowledge, Standing
 from islands.llm.exchange import Outcome
 from islands.operators.base import Operator, Proposal
+from islands.operators.recipe import FollowRecipe
 from islands.reflection import Findings, Taught
 from islands.seed import Seed
 from islands.settings import IslandSettings
@@ -56,6 +57,8 @@ class Island:
         self._rng = rng
         self._settings = settings
         self._precision = precision
+        if prior is not None and prior.recipes:
+            operators = [*operators, FollowRecipe(operators, prior.recipes)]
         strategy.start(operators, settings, prior)
 
         self._grid: EliteGrid | None = None  # made by the first verdict that has the run's precision

@@ -11,12 +11,15 @@ from typing import Annotated
 import typer
 
 from db.archive import ProgramArchive
+from db.knowledge import TechniqueEvidence
+from db.recipes import Recipe
 from db.records import LatencyKind
 from db.reflections import Explanation, Lesson
 from evolve.cli.console import Column, note, print_json, print_table
 from evolve.cli.endings import guarded
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive, AsJson
 from evolve.knowledge import (
+    Knowledge,
     TechniqueValue,
     attempt_stories,
     read_knowledge,
@@ -24,6 +27,7 @@ from evolve.knowledge import (
     write_knowledge,
 )
 from evolve.queries import reading
+from evolve.recipes import recipes_in
 from evolve.reflections import explanations as find_explanations
 from evolve.reflections import lessons as find_lessons
 
@@ -122,8 +126,9 @@ def export(
     with reading(archive) as reader:
         # what was imported knows no problem, so none of it can be left out by one
         evidence = reader.knowledge(without=without or (), with_imported=not without)
-    write_knowledge(evidence, file)
-    note(f"{sum(one.n_tried for one in evidence)} attempts in {len(evidence)} records: {file}")
+        recipes = recipes_in(reader, without=without or (), with_imported=not without)
+    write_knowledge(Knowledge(evidence, recipes), file)
+    note(f"{_size(evidence, recipes)}: {file}")
 
 
 @app.command("import")
@@ -133,10 +138,14 @@ def import_(
     archive: Archive = DEFAULT_ARCHIVE,
 ) -> None:
     """Put what a file knows into an archive, in the place of what came from that file before."""
-    evidence = read_knowledge(file)
+    evidence, recipes = read_knowledge(file)
     with contextlib.closing(ProgramArchive.open(archive)) as target:
-        target.import_knowledge(evidence, str(file.resolve()))
-    note(f"{sum(one.n_tried for one in evidence)} attempts in {len(evidence)} records: {archive}")
+        target.import_knowledge(evidence, str(file.resolve()), recipes)
+    note(f"{_size(evidence, recipes)}: {archive}")
+
+
+def _size(evidence: Sequence[TechniqueEvidence], recipes: Sequence[Recipe]) -> str:
+    return f"{sum(one.n_tried for one in evidence)} attempts in {len(evidence)} records, {len(recipes)} recipes"
 
 
 def _print_states(found: list[TechniqueValue], *, with_moves: bool) -> None:

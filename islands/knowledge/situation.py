@@ -10,6 +10,7 @@ from typing import NamedTuple
 from db.knowledge import TechniqueEvidence
 from db.moves import direction_of, move_of
 from db.profile import Profile
+from db.recipes import Recipe
 from db.records import Gate, LatencyKind, Verdict
 
 
@@ -18,6 +19,7 @@ class PriorKnowledge(NamedTuple):
 
     evidence: Sequence[TechniqueEvidence] = ()
     at_s: float = 0.0
+    recipes: Sequence[Recipe] = ()  # what made other problems' programs fast
 
 
 class Situation(NamedTuple):

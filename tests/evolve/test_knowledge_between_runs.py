@@ -14,11 +14,13 @@ from support.runs import fill_archive, make_problem, make_run, one_evaluation
 from db.archive import ProgramArchive
 from db.errors import ArchiveError, ConfigError
 from db.knowledge import TechniqueEvidence, summed
+from db.recipes import Recipe, Setting
 from db.records import LatencyKind
 from evolve.cli.main import main
 from evolve.config import load_config
 from evolve.knowledge import (
     FORMAT,
+    Knowledge,
     attempt_stories,
     collect_knowledge,
     condensed,
@@ -30,6 +32,14 @@ from evolve.knowledge import (
 )
 
 NOW_S = 2_000_000_000.0
+RECIPE = Recipe(
+    problem="rms_norm",
+    latency_kind=LatencyKind.MEASURED,
+    hardware_id="nvidia-h200",
+    techniques=("one_pass",),
+    settings=(Setting(kernel=0, kind="num_warps", value=16),),
+    octaves=0.5,
+)
 MEASURED, MODELLED = LatencyKind.MEASURED, LatencyKind.MODELLED
 
 
@@ -43,7 +53,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def known(kind: LatencyKind, at_s: float = NOW_S, **options: Any) -> tuple[TechniqueEvidence, ...]:
-    found = collect_knowledge(load_config("softmax", options=options), kind, at_s)
+    found = collect_knowledge(load_config("softmax", options=options), "softmax", kind, at_s)
     assert found.at_s == at_s
     return tuple(found.evidence)
 
@@ -78,13 +88,13 @@ def test_a_resumed_run_knows_what_it_knew_at_its_start(archive: Path) -> None:
     assert 0 < n_tried(half) < n_tried(known(MEASURED, archive=str(archive)))
     assert all(one.last_at_s < 1_800_000_060.0 for one in half)
     before = known(MEASURED, at_s=1_700_000_000.0, archive=str(archive))
-    assert list(before) == [one for one in shipped_knowledge() if one.latency_kind is MEASURED]
+    assert list(before) == [one for one in shipped_knowledge().evidence if one.latency_kind is MEASURED]
 
 
 def test_what_ships_takes_the_place_of_nothing(tmp_path: Path) -> None:
     empty = str(tmp_path / "empty.duckdb")
     ProgramArchive.open(empty).close()
-    shipped = shipped_knowledge()
+    shipped = shipped_knowledge().evidence
     assert list(known(MEASURED, archive=empty)) == shipped
     assert known(MODELLED, archive=empty) == ()  # a model's gains would say nothing about measured ones, nor these
     assert n_tried(shipped) > 500 and condensed(shipped) == shipped
@@ -110,7 +120,8 @@ def test_a_run_may_know_nothing_and_then_a_bandit_chooses(archive: Path) -> None
 
 def test_a_file_takes_the_place_of_the_archives(archive: Path, tmp_path: Path) -> None:
     file = tmp_path / "some.json"
-    write_knowledge([one for one in shipped_knowledge() if one.technique == "num_warps"], file)
+    warps = [one for one in shipped_knowledge().evidence if one.technique == "num_warps"]
+    write_knowledge(Knowledge(warps, []), file)
     assert {one.technique for one in known(MEASURED, archive=str(archive), knowledge=str(file))} == {"num_warps"}
 
 
@@ -124,11 +135,11 @@ def test_an_archive_that_cannot_be_read_is_said(tmp_path: Path) -> None:
 
 def test_files_come_back_whole(archive: Path, tmp_path: Path) -> None:
     with ProgramArchive.open(archive, read_only=True) as reader:
-        evidence = reader.knowledge()
-    write_knowledge(evidence, tmp_path / "all.json")
-    assert read_knowledge(tmp_path / "all.json") == evidence
-    write_knowledge([], tmp_path / "none.json")
-    assert read_knowledge(tmp_path / "none.json") == []
+        known = Knowledge(reader.knowledge(), [RECIPE])
+    write_knowledge(known, tmp_path / "all.json")
+    assert read_knowledge(tmp_path / "all.json") == known
+    write_knowledge(Knowledge([], []), tmp_path / "none.json")
+    assert read_knowledge(tmp_path / "none.json") == Knowledge([], [])
 
 
 @pytest.mark.parametrize(
@@ -155,7 +166,7 @@ def test_missing_and_unwritable_files_are_said(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read"):
         read_knowledge(tmp_path / "absent.json")
     with pytest.raises(ConfigError, match="cannot write"):
-        write_knowledge([], tmp_path / "absent" / "k.json")
+        write_knowledge(Knowledge([], []), tmp_path / "absent" / "k.json")
     (tmp_path / "bytes.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="no text"):
         read_knowledge(tmp_path / "bytes.json")
@@ -280,7 +291,7 @@ def test_knowledge_moves_from_one_archive_to_another(call: Call, archive: Path, 
     with ProgramArchive.open(archive, read_only=True) as source, ProgramArchive.open(other, read_only=True) as target:
         assert summed(target.knowledge()) == source.knowledge() != []
     code, _, err = call("knowledge", "export", file, "--without", "softmax", "--archive", archive)
-    assert code == 0 and read_knowledge(file) == [] and "0 attempts" in err
+    assert code == 0 and read_knowledge(file) == Knowledge([], []) and "0 attempts" in err
 
 
 def test_a_file_that_is_none_ends_the_command(call: Call, archive: Path, tmp_path: Path) -> None:

@@ -1,0 +1,71 @@
+"""Recipes: how the fastest program of a problem came from the first one, in steps that another program can follow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from db.frozen import Record
+from db.knowledge import NAMED_PROBLEMS, Asked
+from db.queries import Question
+from db.records import LatencyKind
+
+LEAST_OCTAVES = 0.07
+"""What is worth following: 5% of latency."""
+
+N_WINNERS = 3
+"""Programs of each problem, GPU and kind of latency that recipes are taken from: the fastest."""
+
+
+class Setting(Record):
+    """The value of one knob of one kernel: "num_warps", "num_stages" or "tile"."""
+
+    kernel: int = Field(ge=0)  # which of the program's kernels, in the order of their launches
+    kind: str
+    shape: str = ""  # of what the kernel computes on; a tile means something else in each
+    place: int = Field(default=0, ge=0)  # which of the kernel's knobs of this kind
+    value: int = Field(ge=1)
+
+
+class Recipe(Record):
+    """What was done to a program of a problem, in order, and what the result's knobs stand at.
+
+    `techniques` has rewrites alone: what sets a knob shows in `settings`, wherever on the way it was set.
+    """
+
+    problem: str
+    state: str = ""  # key of the first program's performance state; empty where nobody knew it
+    latency_kind: LatencyKind
+    hardware_id: str
+    techniques: tuple[str, ...] = ()
+    settings: tuple[Setting, ...] = ()
+    octaves: float = Field(gt=0)  # gained over the first program
+    at_s: float = 0.0  # seconds since the epoch, of the verdict on the winner
+
+
+def winner_rows(asked: Asked) -> Question:
+    """The sequence numbers of the fastest programs of the reference class, at most `N_WINNERS` of each grid."""
+    conditions, parameters = ["precision = 'reference'", "rank_us IS NOT NULL", "duplicate_of = ''"], list[Any]()
+    for names, word in ((asked.problems, "IN"), (asked.without or None, "NOT IN")):
+        if names is not None:
+            conditions.append(f"problem_id {word} ({NAMED_PROBLEMS})")
+            parameters += [list(names)] * 2
+    if asked.until_s is not None:
+        conditions.append("created_s < ?")
+        parameters.append(asked.until_s)
+    sql = (
+        f"SELECT arg_min(seq, rank_us) AS seq FROM evaluations WHERE {' AND '.join(conditions)}"
+        " GROUP BY grid, program_id"
+        " QUALIFY row_number() OVER (PARTITION BY grid ORDER BY min(rank_us))"
+        f" <= {N_WINNERS} ORDER BY seq"
+    )
+    return Question(sql, parameters)
+
+
+def imported_recipes(until_s: float | None) -> Question:
+    """The recipes that were brought in from elsewhere, before a moment where one is given."""
+    if until_s is None:
+        return Question("SELECT record FROM imported_recipes ORDER BY rowid", [])
+    moment = "make_timestamp(CAST(? * 1e6 AS BIGINT))"
+    return Question(f"SELECT record FROM imported_recipes WHERE created_at < {moment} ORDER BY rowid", [until_s])

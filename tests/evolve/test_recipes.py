@@ -1,0 +1,68 @@
+"""Recipes come out of archives, go into files, and are followed by islands that know them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.runs import make_problem, make_run, one_evaluation
+
+from db.archive import ProgramArchive
+from db.recipes import Recipe, Setting
+from db.records import Evaluation
+from evolve.recipes import recipes_in
+
+SEED = "import triton\n# first\n"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> ProgramArchive:
+    return ProgramArchive.open(tmp_path / "evolve.duckdb")
+
+
+def filled(archive: ProgramArchive, *latencies_us: float) -> list[Evaluation]:
+    """A chain of programs: a seed, and a technique for each latency after it."""
+    problem = make_problem()
+    run = make_run(problem)
+    archive.add_problem(problem)
+    archive.add_run(run)
+    chain: list[Evaluation] = []
+    for n, us in enumerate(latencies_us):
+        technique = ("", "one_pass", "retune", "exp2")[n % 4]
+        chain.append(one_evaluation(problem, run, n, us, technique=technique, parents=chain[-1:]))
+    archive.insert(chain)
+    return chain
+
+
+def test_the_fastest_programs_say_how_they_came_about(archive: ProgramArchive) -> None:
+    filled(archive, 100.0, 80.0, 60.0, 50.0)
+    best = recipes_in(archive)[0]
+    assert best.techniques == ("one_pass", "exp2")  # a retune shows in the settings
+    assert best.octaves == pytest.approx(1.0)
+    assert best.at_s > 0
+
+
+def test_what_gained_little_is_no_recipe(archive: ProgramArchive) -> None:
+    filled(archive, 100.0, 97.0)
+    assert recipes_in(archive) == []
+
+
+def test_a_problem_can_be_left_out_and_so_can_what_came_later(archive: ProgramArchive) -> None:
+    chain = filled(archive, 100.0, 50.0)
+    assert recipes_in(archive, without=[make_problem().name]) == []
+    assert recipes_in(archive, until_s=chain[0].created_at) == []
+
+
+def test_imported_recipes_take_the_place_of_those_of_the_same_file(archive: ProgramArchive) -> None:
+    one = Recipe(
+        problem="rms_norm",
+        latency_kind="measured",
+        hardware_id="nvidia-h200",
+        settings=(Setting(kernel=0, kind="tile", shape="row", value=4096),),
+        octaves=0.4,
+    )
+    archive.import_knowledge([], "file.json", [one, one])
+    archive.import_knowledge([], "file.json", [one])
+    assert recipes_in(archive) == [one]
+    assert recipes_in(archive, with_imported=False) == []
+    assert recipes_in(archive, until_s=1.0) == []

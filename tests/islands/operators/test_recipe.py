@@ -1,0 +1,89 @@
+"""A recipe does to one program what made another one fast."""
+
+from __future__ import annotations
+
+import random
+
+from support.parents import kernel_sources, parent_of
+
+from db.recipes import Recipe, Setting
+from db.records import LatencyKind
+from islands.operators import default_operators
+from islands.operators.recipe import FollowRecipe, settings_of, techniques_of, with_settings
+from islands.operators.structural.analysis import analyse
+from islands.operators.structural.knobs import knobs_of
+
+SOURCES = kernel_sources()
+SOFTMAX = SOURCES["row_softmax"]
+SOURCE_RECIPE = Recipe(
+    problem="layer_norm",
+    latency_kind=LatencyKind.MEASURED,
+    hardware_id="nvidia-h200",
+    techniques=("exp2", "no_such_technique"),
+    settings=(Setting(kernel=0, kind="num_warps", value=16),),
+    octaves=0.5,
+)
+
+
+def warps(source: str) -> list[str | None]:
+    program = analyse(source)
+    assert program is not None
+    return [knob.text for knob in knobs_of(program) if knob.parameter == "num_warps"]
+
+
+def proposals(recipe: Recipe, source: str = SOFTMAX, n: int = 20) -> list[tuple[str, str]]:
+    operator = FollowRecipe(default_operators(), [recipe])
+    found = [operator.propose([parent_of(source)], random.Random(seed)) for seed in range(n)]
+    return [(p.source, p.detail) for p in found if p is not None]
+
+
+def test_rewrites_and_settings_come_together_and_apart() -> None:
+    found = proposals(SOURCE_RECIPE)
+    assert {detail for _, detail in found} == {
+        "as layer_norm: exp2, num_warps 16",
+        "as layer_norm: exp2",
+        "as layer_norm: num_warps 16",
+    }
+    for source, detail in found:
+        assert ("exp2(" in source) == ("exp2" in detail)
+        assert (warps(source) == ["16"]) == ("num_warps" in detail)
+
+
+def test_the_same_generator_follows_the_same_recipe() -> None:
+    assert proposals(SOURCE_RECIPE) == proposals(SOURCE_RECIPE)
+
+
+def test_what_does_not_apply_gives_nothing() -> None:
+    nowhere = SOURCE_RECIPE.model_copy(update={"techniques": ("split_k",), "settings": ()})
+    assert proposals(nowhere) == []
+    assert FollowRecipe(default_operators(), []).propose([parent_of(SOFTMAX)], random.Random(0)) is None
+
+
+def test_a_tile_that_its_threads_cannot_hold_is_left_out() -> None:
+    huge = (
+        Setting(kernel=0, kind="tile", shape="row", value=65536),
+        Setting(kernel=0, kind="num_warps", value=1),
+    )
+    source = SOURCES["bias_gelu"]
+    followed = with_settings(parent_of(source), huge)
+    assert "65536" not in followed.source
+
+
+def test_settings_carry_over_to_a_relative() -> None:
+    """What is read off one program and set in another stands there."""
+    fast = with_settings(parent_of(SOFTMAX), [Setting(kernel=0, kind="num_warps", value=8)])
+    assert fast.done == ("num_warps 8",)
+    read = settings_of(parent_of(fast.source))
+    assert Setting(kernel=0, kind="num_warps", value=8) in read
+    other = with_settings(parent_of(SOURCES["bias_gelu"]), read)
+    assert warps(other.source)[0] == "8"
+
+
+def test_what_a_recipe_did_is_taken_apart_again() -> None:
+    steps = [
+        ("retune", "num_warps of k 4 -> 8, BLOCK of k 64 -> 128"),
+        ("one_pass", "n of k in one tile"),
+        ("recipe", "as rms_norm: defer_reduction, exp2, num_warps 16, BLOCK 8192"),
+        ("crossover", "k/num_warps of abc"),
+    ]
+    assert techniques_of(steps) == ("one_pass", "defer_reduction", "exp2")
