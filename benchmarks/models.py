@@ -4,8 +4,8 @@
 
 What `evolve bench benchmarks/models` does, and more: each delivered file then runs in a process that cannot import this
 project, with the original's state dict, and is held against the original. Results go to $OUT: a folder for each module
-as `evolve run` writes it, `table.json`, `delivered.json`. What is in $OUT already is not run again, and no module is
-begun after `--seconds`.
+as `evolve run` writes it, the table as `bench.json`, `bench.md` and `bench.html`, `delivered.json`. What is in $OUT
+already is not run again, and no module is begun after `--seconds`.
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ sys.path[0] = str(ROOT)  # not benchmarks/: workers import what this imports
 
 
 def main() -> None:
-    from evolve.cli.bench import as_values, summary_lines
+    from evolve.cli.bench import summary_lines
     from evolve.cli.model_view import ModelView
     from evolve.config import make_config
-    from evolve.models.bench import BenchTable, bench, modules_of
+    from evolve.models.bench import bench, modules_of
     from evolve.models.run import run_model
+    from evolve.models.table import BenchTable
+    from evolve.models.written import write_table
 
     asked = arguments()
     named = [MODULES / f"{name}.py" for name in asked.names] if asked.names else [MODULES]
@@ -45,8 +47,7 @@ def main() -> None:
         began = time.monotonic()
         rows += bench([module], config, lambda own: run_model(own, ModelView()), folder=OUT).rows
         print(f"== {rows[-1].model_dump_json()} in {time.monotonic() - began:.0f} s", flush=True)
-        table = BenchTable(rows=tuple(rows))
-        (OUT / "table.json").write_text(json.dumps(as_values(table), indent=2) + "\n")
+        write_table(BenchTable(rows=tuple(rows)), OUT)
     print("\n".join(summary_lines(BenchTable(rows=tuple(rows)))), flush=True)
     delivered = {row.module: checked(row.module, row.best_path) for row in rows if row.best_path}
     (OUT / "delivered.json").write_text(json.dumps(delivered, indent=2) + "\n")

@@ -8,17 +8,21 @@ from typing import Annotated
 
 import typer
 
-from evaluators.decomposition.classify import ModelOutcome
 from evolve.cli import run_options as opt
 from evolve.cli.console import Column, console, format_seconds, format_times, note, print_json, print_table
 from evolve.cli.endings import INTERRUPTED, NEGATIVE
 from evolve.cli.model_view import ModelView, silent
 from evolve.cli.options import AsJson
 from evolve.config import RunConfig, load_config, parse_duration
-from evolve.models.bench import BenchRow, BenchTable, modules_of
 from evolve.models.bench import bench as bench_modules
+from evolve.models.bench import modules_of
+from evolve.models.figures import NO_LEVEL, Figures, Group, Spread
 from evolve.models.records import ModelRun
+from evolve.models.rows import BenchRow
 from evolve.models.run import check_wanted, run_model
+from evolve.models.sheets import percent, times
+from evolve.models.table import BenchTable, as_values
+from evolve.models.written import write_table
 
 COLUMNS = [
     Column("module", "module", is_whole=True),
@@ -65,11 +69,13 @@ def bench(
     is_quiet = quiet or as_json
     improve = partial(_improve, is_quiet=is_quiet)
     table = bench_modules(files, settings, improve, folder=out, on_row=_ignore if is_quiet else _say)
+    written = write_table(table, out)
     if as_json:
         print_json(as_values(table))
     else:
         print_table([row_values(row) for row in table.rows], COLUMNS)
         console().print("\n".join(summary_lines(table)))
+        console().print(f"  table  {', '.join(map(str, written))}")
     if len(table.rows) < len(files):
         raise typer.Exit(INTERRUPTED)
     if table.n_errors:
@@ -103,27 +109,48 @@ def row_values(row: BenchRow) -> dict[str, str]:
 
 
 def summary_lines(table: BenchTable) -> list[str]:
-    """What the papers print below the table."""
-    counts = ", ".join(f"{table.count(outcome)} {outcome}" for outcome in ModelOutcome)
-    errors = f", {table.n_errors} could not be run" if table.n_errors else ""
-    lines = [f"{len(table.rows)} modules: {counts}{errors}"]
-    if table.causes:
-        lines.append("fallbacks: " + ", ".join(f"{n} {cause}" for cause, n in table.causes.items()))
-    if table.geomean is not None:
-        over = f", {format_times(table.geomean_optimized)} over the optimized" if table.geomean_optimized else ""
-        lines.append(f"geometric mean {format_times(table.geomean)} over all{over}")
-    fast = ", ".join(f"fast_{p:g} {share:.0%}" for p, share in table.fast_p.items())
-    return [*lines, fast]
+    """What the papers print below the table, for each precision class; `bench.md` has all of it."""
+    lines = []
+    for figures in table.classes:
+        lines += [f"{figures.precision} precision", *_figure_lines(figures.all, "modules")]
+        if figures.degenerate:
+            names = ", ".join(figures.degenerate)
+            lines.append(f"without {len(figures.degenerate)} degenerate: {names}")
+            lines += _figure_lines(figures.sound, "others")
+        if figures.n_unlooked:
+            lines.append(f"of {figures.n_unlooked} it is not known whether they are degenerate")
+    return lines
 
 
-def as_values(table: BenchTable) -> dict[str, object]:
-    """The table for scripts."""
-    return {
-        "modules": [row.model_dump(mode="json") for row in table.rows],
-        "outcomes": {str(outcome): table.count(outcome) for outcome in ModelOutcome},
-        "errors": table.n_errors,
-        "root_causes": table.causes,
-        "geomean": table.geomean,
-        "geomean_optimized": table.geomean_optimized,
-        "fast_p": {f"{p:g}": share for p, share in table.fast_p.items()},
-    }
+def _figure_lines(figures: Figures, what: str) -> list[str]:
+    outcomes = ", ".join(f"{found.n} {name} ({percent(found.share)})" for name, found in figures.outcomes.items())
+    errors = f", {figures.n_errors} could not be run" if figures.n_errors else ""
+    lines = [f"{figures.n} {what}: {outcomes}{errors}; {percent(figures.valid.share)} valid"]
+    if figures.causes:
+        lines.append("fallbacks: " + ", ".join(f"{found.n} {cause}" for cause, found in figures.causes.items()))
+    if figures.delivered is not None:
+        lines += _speedup_lines(figures, figures.delivered)
+    lines.append("dominated by: " + ", ".join(f"{name} {_group(one)}" for name, one in figures.dominant.items()))
+    if set(figures.levels) != {NO_LEVEL}:
+        lines.append("levels: " + ", ".join(f"{name}: {_group(one)}" for name, one in figures.levels.items()))
+    lines.append(", ".join(f"fast_{p} {percent(share)}" for p, share in figures.fast_p.items()))
+    return lines
+
+
+def _speedup_lines(figures: Figures, delivered: Spread) -> list[str]:
+    optimized = f", {times(figures.optimized.geomean)} over the optimized" if figures.optimized else ""
+    lines = [
+        f"geometric mean {times(delivered.geomean)} over all{optimized}",
+        f"mean {times(delivered.mean)}, median {times(delivered.median)}, {times(delivered.smallest)} to "
+        f"{times(delivered.largest)}, {percent(delivered.share_above)} above 1",
+    ]
+    for name, one in figures.against.items():
+        won = f"{one.n_wins} won, {one.n_ties} equal, {one.n_losses} lost"
+        lines.append(f"over {name}: {times(one.spread.geomean)}, {won}")
+    if figures.roofline is not None:
+        lines.append(f"roofline efficiency {percent(figures.roofline.median)} (median of {figures.roofline.n})")
+    return lines
+
+
+def _group(group: Group) -> str:
+    return f"{group.n} ({times(group.geomean)})"

@@ -16,6 +16,7 @@ from evaluators.decomposition.classify import GAIN
 from evaluators.decomposition.decompose import Way
 from evaluators.evaluator import Evaluator
 from evaluators.opening import open_evaluator
+from evaluators.report import EvaluatorReport
 from evolve.config import RunConfig
 from evolve.crew import settings_for
 from evolve.models.records import STITCH, Attempt, PartResult
@@ -36,6 +37,7 @@ class WholeJudge:
         self.problem = with_fixed_shapes(problem)
         self._config = config
         self._run_id = run_id
+        self.report: EvaluatorReport | None = None  # once it was opened
         self._run: Run | None = None
         self._evaluator: Evaluator | None = None
         self._resources = contextlib.ExitStack()
@@ -51,7 +53,7 @@ class WholeJudge:
             ArchiveError: the archive cannot be written.
         """
         with self._opened() as evaluator:
-            report = evaluator.report()
+            report = self.report = evaluator.report()
         self._run = Run(
             run_id=self._run_id,
             problem_id=self.problem.problem_id,
@@ -134,6 +136,9 @@ def attempt_of(source: str, parts: Sequence[PartResult], verdict: Verdict) -> At
         is_correct=verdict.is_correct,
         replaces_baseline=verdict.replaces_baseline,
         speedup=verdict.latency.speedup if verdict.latency else None,
+        latency_us=verdict.latency.device_us if verdict.latency else None,
+        error_ratio=verdict.error_ratio,
+        roofline_efficiency=verdict.profile.roofline_efficiency if verdict.profile else None,
         refused_by=str(refusing.gate) if refusing else "",
         reason=refusing.reason if refusing else "",
     )

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from db.errors import ArchiveError
 from db.live import open_for_reading
+from evaluators.decomposition.records import Decomposition
+from evaluators.report import BaselineReport
+from evolve.models.dominant import dominant_operation
 from evolve.models.records import Attempt, ModelRun, PartResult
 from evolve.reports.build import write_report
 
@@ -49,6 +52,12 @@ def summary_of(ended: ModelRun) -> dict[str, object]:
         "root_cause": ended.result.cause,
         "reason": ended.result.reason,
         "speedup": ended.result.speedup,
+        "precision": ended.precision,
+        "hardware": ended.hardware,
+        "baseline": ended.baseline.name if ended.baseline else "",
+        "baselines": _ways(ended.baseline) if ended.baseline else {},
+        "dominant": _dominant(decomposition),
+        "degenerate": decomposition.degenerate,
         "device_us": decomposition.device_us,
         "extern_share": round(decomposition.extern_share, 4),
         "notes": list(decomposition.notes),
@@ -62,6 +71,16 @@ def summary_of(ended: ModelRun) -> dict[str, object]:
         "best_path": ended.best_path,
         "report_path": ended.report_path,
     }
+
+
+def _ways(baseline: BaselineReport) -> dict[str, object]:
+    """Every way of running the module, in microseconds; one that failed has an error and no time."""
+    return {time.name: time.model_dump(exclude={"name"}) for time in baseline.times}
+
+
+def _dominant(decomposition: Decomposition) -> dict[str, object] | None:
+    operation, share = dominant_operation(decomposition)
+    return None if operation is None else {"operation": operation, "share": round(share, 4)}
 
 
 def _part_row(part: PartResult) -> dict[str, object]:

@@ -66,7 +66,10 @@ def run_model(config: RunConfig, on_event: OnModelEvent = ignore) -> ModelRun:
         has_start = bool(problem.seeds or config.seed_programs or has_models(config))
         ended = improve(problem, tools, budget, tries_whole=has_start, on_event=on_event)
         judge.finish(str(ended.result.outcome))
-    return write_model(ended.model_copy(update={"run_id": run_id}), Path(config.archive), folder)
+    told: dict[str, object] = {"run_id": run_id, "precision": config.precision}
+    if judge.report is not None:
+        told |= {"hardware": judge.report.hardware.name, "baseline": judge.report.baseline}
+    return write_model(ended.model_copy(update=told), Path(config.archive), folder)
 
 
 def weights_folder(archive: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,11 +10,13 @@ from support.evolving import evolve
 
 from db.errors import ConfigError, ProblemError
 from evaluators.decomposition.classify import ModelOutcome, ModelResult, RootCause
-from evolve.cli.bench import as_values, row_values, summary_lines
+from evolve.cli.bench import row_values, summary_lines
 from evolve.config import RunConfig, make_config
-from evolve.models.bench import BenchTable, bench, modules_of
+from evolve.models.bench import bench, modules_of
+from evolve.models.dominant import Operation
 from evolve.models.output import write_model
 from evolve.models.records import ModelRun
+from evolve.models.table import BenchTable, as_values
 from tests.support.decompositions import decomposition_of
 
 RESULTS = {
@@ -65,11 +68,15 @@ def run(modules: list[Path], improving: Improving, tmp_path: Path) -> BenchTable
 def test_the_table_counts_what_the_papers_count(modules: list[Path], tmp_path: Path) -> None:
     table = run(modules, Improving(), tmp_path)
     assert [row.module for row in table.rows] == ["broken", "equal", "fast", "faster", "products"]
-    assert table.count(ModelOutcome.OPTIMIZED) == 2 and table.n_errors == 1
-    assert table.geomean == pytest.approx((2.0 * 1.15) ** (1 / 4))  # the baseline counts as 1, what has none not at all
-    assert table.geomean_optimized == pytest.approx((2.0 * 1.15) ** 0.5)
-    assert table.fast_p == {1.0: 0.4, 1.1: 0.4, 1.2: 0.2, 1.5: 0.2, 2.0: 0.0}
-    assert table.causes == {"GEMM-dominant": 1}
+    figures = table.classes[0].all
+    assert figures.outcomes["optimized"].n == 2 and table.n_errors == figures.n_errors == 1
+    assert figures.delivered is not None and figures.optimized is not None
+    geomean = (2.0 * 1.15) ** (1 / 4)  # the baseline counts as 1, what has none not at all
+    assert figures.delivered.geomean == pytest.approx(geomean)
+    assert figures.optimized.geomean == pytest.approx((2.0 * 1.15) ** 0.5)
+    assert figures.fast_p == {"1": 0.4, "1.1": 0.4, "1.2": 0.2, "1.5": 0.2, "2": 0.0}
+    assert {cause: found.n for cause, found in figures.causes.items()} == {"GEMM-dominant": 1}
+    assert {row.dominant for row in table.rows if not row.error} == {Operation.RNN}
 
 
 def test_what_is_known_is_not_run_again_and_what_failed_is(modules: list[Path], tmp_path: Path) -> None:
@@ -90,13 +97,16 @@ def test_an_interrupt_ends_it_and_that_module_is_tried_again(modules: list[Path]
 def test_people_and_scripts_read_the_same(modules: list[Path], tmp_path: Path) -> None:
     table = run(modules, Improving(), tmp_path)
     lines = summary_lines(table)
-    assert lines[0].startswith("5 modules: 2 optimized, 1 matched, 0 matched (synthesis failed), 1 fallback, 1 could")
-    assert lines[2] == "geometric mean 1.23x over all, 1.52x over the optimized"
+    outcomes = "2 optimized (40%), 1 matched (20%), 0 matched (synthesis failed) (0%), 1 fallback (20%), 1 could not"
+    assert lines[0] == "reference precision" and lines[1].startswith(f"5 modules: {outcomes}")
+    assert lines[3] == "geometric mean 1.23x over all, 1.52x over the optimized"
     assert row_values(table.rows[0]) == {
         **dict.fromkeys(["cause", "speedup"], ""),
         **{"module": "broken", "outcome": "error", "parts": "0 of 0", "took": "0s", "reason": "broken has no Model"},
     }
-    assert as_values(table)["fast_p"] == {"1": 0.4, "1.1": 0.4, "1.2": 0.2, "1.5": 0.2, "2": 0.0}
+    values = json.loads(json.dumps(as_values(table)))
+    assert values["precision"]["reference"]["all"]["fast_p"] == {"1": 0.4, "1.1": 0.4, "1.2": 0.2, "1.5": 0.2, "2": 0.0}
+    assert values["errors"] == 1 and [row["module"] for row in values["modules"]] == [r.module for r in table.rows]
 
 
 def test_places_without_a_module_and_two_of_one_name(tmp_path: Path) -> None:

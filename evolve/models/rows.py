@@ -1,0 +1,102 @@
+"""One module's row of the table: what became of it, and what the table groups it by."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from db.records import PrecisionClass, Record
+from evaluators.decomposition.classify import ModelOutcome, RootCause
+from evolve.models.dominant import Operation
+
+_LEVEL = re.compile(r"level[ _-]?(\d+)$", re.IGNORECASE)
+
+
+class BenchRow(Record):
+    """What became of one module. Without an outcome, `error` says why there is none."""
+
+    module: str
+    level: int | None = None  # of KernelBench, by the name of its folder
+    outcome: ModelOutcome | None = None
+    cause: RootCause | None = None
+    speedup: float | None = None  # of what is delivered over the fastest baseline: the baseline itself is 1
+    program_speedup: float | None = None  # of the fastest correct program, delivered or not; below 1 it is slower
+    baseline: str = ""  # the fastest way of running the module
+    against: dict[str, float] = Field(default_factory=dict)  # speed-up of what is delivered over each way
+    precision: PrecisionClass = PrecisionClass.REFERENCE
+    dominant: Operation | None = None
+    dominant_share: float = 0.0  # of device time
+    degenerate: str | None = None  # why a speed-up says little, or ""; None where that is not known
+    roofline_efficiency: float | None = None  # of what is delivered, in [0, 1]
+    n_parts: int = 0
+    n_used: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+    error: str = ""
+    best_path: str = ""
+    is_known: bool = False  # from an earlier sitting
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether a program of the module was correct, faster or not."""
+        return self.program_speedup is not None
+
+
+def row_of(module: Path, summary: dict[str, Any]) -> BenchRow:
+    """The row of a summary as `summary.json` holds it. What earlier versions did not write stays unknown."""
+    is_optimized = summary["outcome"] == ModelOutcome.OPTIMIZED
+    speedup = summary["speedup"] if is_optimized else 1.0
+    dominant = summary.get("dominant") or {}
+    return BenchRow(
+        module=module.stem,
+        level=level_of(module),
+        outcome=summary["outcome"],
+        cause=summary["root_cause"],
+        speedup=speedup,
+        program_speedup=_program_speedup(summary, speedup if is_optimized else None),
+        baseline=summary.get("baseline", ""),
+        against=_against(summary, speedup),
+        precision=summary.get("precision", PrecisionClass.REFERENCE),
+        dominant=dominant.get("operation"),
+        dominant_share=dominant.get("share", 0.0),
+        degenerate=summary.get("degenerate"),
+        roofline_efficiency=_efficiency(summary) if is_optimized else None,
+        n_parts=len(summary["parts"]),
+        n_used=sum(part["is_used"] for part in summary["parts"]),
+        seconds=summary["seconds"]["all"],
+        reason=summary["reason"],
+        best_path=summary["best_path"],
+    )
+
+
+def level_of(module: Path) -> int | None:
+    """The level that a folder of the path names (`KernelBench/level2/12_mlp.py`), the innermost first."""
+    found = [match for folder in reversed(module.absolute().parts[:-1]) if (match := _LEVEL.search(folder))]
+    return int(found[0][1]) if found else None
+
+
+def _program_speedup(summary: dict[str, Any], delivered: float | None) -> float | None:
+    correct = [a["speedup"] for a in summary["attempts"] if a["is_correct"] and a["speedup"] is not None]
+    return max([*correct, *([delivered] if delivered is not None else [])], default=None)
+
+
+def _against(summary: dict[str, Any], speedup: float) -> dict[str, float]:
+    """Over every way of running the module that was timed by the method of the fastest.
+
+    What is delivered was timed side by side with the fastest way alone; the others follow from its time and theirs.
+    """
+    ways, fastest = summary.get("baselines") or {}, summary.get("baseline", "")
+    if fastest not in ways:
+        return {}
+    best = ways[fastest]
+    alike = {name: way for name, way in ways.items() if way["device_us"] and way["method"] == best["method"]}
+    return {name: speedup * way["device_us"] / best["device_us"] for name, way in alike.items()}
+
+
+def _efficiency(summary: dict[str, Any]) -> float | None:
+    """Of the last file that was judged, which is the one that is delivered."""
+    attempts = summary["attempts"]
+    return attempts[-1].get("roofline_efficiency") if attempts and attempts[-1]["replaces_baseline"] else None

@@ -1,0 +1,198 @@
+"""The table of a benchmark in words: sheets of text that the terminal, the Markdown file and the page print alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from evaluators.decomposition.classify import ModelOutcome
+from evolve.models.figures import Bucket, Counted, Figures, Group, Spread
+from evolve.models.rows import BenchRow
+from evolve.models.table import ClassFigures
+
+NOTHING = "-"
+TEXTS = frozenset({"outcome", "root cause", "dominant", "remarks", "why"})  # columns that hold no figures
+
+
+class Sheet(NamedTuple):
+    """A table of text under a title. The first column names the row."""
+
+    title: str
+    lead: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def module_sheet(rows: Sequence[BenchRow]) -> Sheet:
+    """Every module with what became of it."""
+    ways = list(dict.fromkeys(name for row in rows for name in row.against))
+    columns = ("module", "level", "outcome", "root cause", "speed-up", *(f"over {way}" for way in ways), "dominant")
+    return Sheet(
+        "Modules",
+        "Speed-up of what is delivered over the fastest baseline, and over each.",
+        (*columns, "parts", "remarks"),
+        tuple(_module_row(row, ways) for row in rows),
+    )
+
+
+def sheets_of(figures: ClassFigures) -> list[Sheet]:
+    """The figures of one precision class, each over all of its modules and without degenerate problems."""
+    both = (figures.all, figures.sound)
+    return [
+        _outcomes(both),
+        _speedups(both),
+        _against(both),
+        _distribution(both),
+        _groups("Dominant operation", "What takes the largest share of a module's device time.", both, "dominant"),
+        *_levels(both),
+        _fast_p(both),
+        *_degenerate(figures),
+    ]
+
+
+Both = tuple[Figures, Figures]
+HEADS = ("all", "without degenerate")
+
+
+def _module_row(row: BenchRow, ways: Sequence[str]) -> tuple[str, ...]:
+    return (
+        row.module,
+        NOTHING if row.level is None else str(row.level),
+        str(row.outcome) if row.outcome else "error",
+        str(row.cause or NOTHING),
+        times(row.speedup),
+        *(times(row.against.get(way)) for way in ways),
+        f"{row.dominant} {row.dominant_share:.0%}" if row.dominant else NOTHING,
+        f"{row.n_used} of {row.n_parts}",
+        "; ".join(filter(None, (row.error or row.reason, f"degenerate: {row.degenerate}" if row.degenerate else ""))),
+    )
+
+
+def _outcomes(both: Both) -> Sheet:
+    rows = [("modules", *(str(f.n) for f in both))]
+    rows += [(str(o), *(counted(f.outcomes[str(o)]) for f in both)) for o in ModelOutcome]
+    rows += [(f"fallback, {cause}", *(counted(f.causes.get(cause)) for f in both)) for cause in both[0].causes]
+    rows += [("could not be run", *(str(f.n_errors) for f in both)), ("valid", *(counted(f.valid) for f in both))]
+    lead = (
+        "Optimized is faster than the fastest baseline by more than 3%, matched within 3%. Valid: a program of the "
+        "module was correct, faster or not."
+    )
+    return Sheet("Outcomes", lead, ("outcome", *HEADS), tuple(rows))
+
+
+def _speedups(both: Both) -> Sheet:
+    named: list[tuple[str, Callable[[Figures], Spread | None]]] = [
+        ("delivered", lambda f: f.delivered),
+        ("optimized", lambda f: f.optimized),
+        ("programs", lambda f: f.programs),
+    ]
+    rows = [
+        (f"{name}, {head}", *spread_cells(of(f))) for name, of in named for head, f in zip(HEADS, both, strict=True)
+    ]
+    lead = (
+        "Over the fastest baseline. Delivered: of every module with an outcome, one that keeps its baseline counts as "
+        "1. Programs: the fastest correct program of each module, whether it was delivered or not."
+    )
+    columns = ("modules", "n", "geometric mean", "mean", "median", "min", "max", "above 1", "below 1")
+    roofline = [(f"roofline efficiency, {h}", *efficiency_cells(f.roofline)) for h, f in zip(HEADS, both, strict=True)]
+    return Sheet("Speed-ups", lead, columns, (*rows, *(row for row in roofline if row[1] != "0")))
+
+
+def _against(both: Both) -> Sheet:
+    rows = []
+    for name in both[0].against:
+        for head, figures in zip(HEADS, both, strict=True):
+            if (one := figures.against.get(name)) is not None:
+                won = (str(one.n_wins), str(one.n_ties), str(one.n_losses))
+                rows.append((f"{name}, {head}", *spread_cells(one.spread)[:6], *won))
+    columns = ("baseline", "n", "geometric mean", "mean", "median", "min", "max", "wins", "ties", "losses")
+    lead = "What is delivered over each way of running the modules. A win is faster by more than 3%, a tie within 3%."
+    return Sheet("Against each baseline", lead, columns, tuple(rows))
+
+
+def _distribution(both: Both) -> Sheet:
+    pairs = zip(both[0].distribution, both[1].distribution, strict=True)
+    rows = tuple((bucket_words(one), counted(one.counted), counted(other.counted)) for one, other in pairs)
+    return Sheet("Distribution", "Speed-ups of what is delivered.", ("speed-up", *HEADS), rows)
+
+
+def _groups(title: str, lead: str, both: Both, field: str) -> Sheet:
+    whole, sound = (getattr(figures, field) for figures in both)
+    rows = tuple((name, *group_cells(group), *group_cells(sound.get(name))) for name, group in whole.items())
+    heads = tuple(f"{column}, {head}" for head in HEADS for column in ("modules", "optimized", "geometric mean"))
+    return Sheet(title, lead, (title.lower(), *heads), rows)
+
+
+def _levels(both: Both) -> list[Sheet]:
+    """Levels as groups, and root causes by level."""
+    causes = list(both[0].causes)
+    groups = _groups("Level", "Of KernelBench, as the module's folder says.", both, "levels")
+    rows = tuple((level, *(str(group.causes.get(c, 0)) for c in causes)) for level, group in both[0].levels.items())
+    by_level = Sheet("Root causes by level", "Modules that fell back, over all.", ("level", *causes), rows)
+    return [groups, by_level] if causes else [groups]
+
+
+def _fast_p(both: Both) -> Sheet:
+    lead = "The share of modules that are correct and faster than p times the baseline."
+    rows = [(f"fastest baseline, {h}", *map(percent, f.fast_p.values())) for h, f in zip(HEADS, both, strict=True)]
+    rows += [
+        (f"{name}, {head}", *map(percent, figures.against[name].fast_p.values()))
+        for name in both[0].against
+        for head, figures in zip(HEADS, both, strict=True)
+        if name in figures.against
+    ]
+    return Sheet("fast_p", lead, ("over", *(f"p = {p}" for p in both[0].fast_p)), tuple(rows))
+
+
+def _degenerate(figures: ClassFigures) -> list[Sheet]:
+    if not figures.degenerate:
+        return []
+    lead = "Their answers hardly depend on the work, as their reference showed when it ran."
+    return [Sheet("Degenerate problems", lead, ("module", "why"), tuple(figures.degenerate.items()))]
+
+
+# --------------------------------------------------------------------------------------------------------------- words
+
+
+def times(ratio: float | None) -> str:
+    """A speed-up: 1.54x."""
+    return NOTHING if ratio is None else f"{ratio:.2f}x"
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def counted(found: Counted | None) -> str:
+    """How many, and their share: 3 (18%)."""
+    return "0 (0%)" if found is None else f"{found.n} ({percent(found.share)})"
+
+
+def spread_cells(spread: Spread | None) -> tuple[str, ...]:
+    """n, geometric mean, mean, median, least, most, shares above and below 1."""
+    if spread is None:
+        return ("0", *[NOTHING] * 7)
+    ratios = (spread.geomean, spread.mean, spread.median, spread.smallest, spread.largest)
+    return (str(spread.n), *map(times, ratios), percent(spread.share_above), percent(spread.share_below))
+
+
+def efficiency_cells(spread: Spread | None) -> tuple[str, ...]:
+    """As `spread_cells`, of shares of the speed of light."""
+    if spread is None:
+        return ("0", *[NOTHING] * 7)
+    shares = (spread.geomean, spread.mean, spread.median, spread.smallest, spread.largest)
+    return (str(spread.n), *map(percent, shares), NOTHING, NOTHING)
+
+
+def group_cells(group: Group | None) -> tuple[str, str, str]:
+    """Modules, optimized ones, geometric mean."""
+    if group is None:
+        return ("0", "0", NOTHING)
+    return str(group.n), str(group.outcomes.get(ModelOutcome.OPTIMIZED, 0)), times(group.geomean)
+
+
+def bucket_words(bucket: Bucket) -> str:
+    """Its bounds: "up to 0.97", "1.03 to 1.10", "above 3.00"."""
+    if bucket.low is None:
+        return f"up to {bucket.high:.2f}"
+    return f"above {bucket.low:.2f}" if bucket.high is None else f"{bucket.low:.2f} to {bucket.high:.2f}"

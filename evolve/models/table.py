@@ -1,0 +1,55 @@
+"""The table of a benchmark: every module's row, and the figures of each precision class, with and without degenerate
+problems."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from db.records import PrecisionClass, Record
+from evolve.models.figures import Figures, figures_of
+from evolve.models.rows import BenchRow
+
+
+class ClassFigures(Record):
+    """The figures of one precision class twice: over all its modules, and over those that are not degenerate."""
+
+    precision: PrecisionClass
+    all: Figures
+    sound: Figures
+    degenerate: dict[str, str]  # modules, and why
+    n_unlooked: int  # modules of which it is not known; they count as sound
+
+
+class BenchTable(Record):
+    """Every module, in order."""
+
+    rows: tuple[BenchRow, ...]
+
+    @property
+    def n_errors(self) -> int:
+        return sum(bool(row.error) for row in self.rows)
+
+    @property
+    def classes(self) -> tuple[ClassFigures, ...]:
+        """Precision classes never share a figure."""
+        by_class = {p: [row for row in self.rows if row.precision is p] for p in PrecisionClass}
+        return tuple(_class_figures(precision, rows) for precision, rows in by_class.items() if rows)
+
+
+def _class_figures(precision: PrecisionClass, rows: Sequence[BenchRow]) -> ClassFigures:
+    return ClassFigures(
+        precision=precision,
+        all=figures_of(rows),
+        sound=figures_of([row for row in rows if not row.degenerate]),
+        degenerate={row.module: row.degenerate for row in rows if row.degenerate},
+        n_unlooked=sum(row.degenerate is None for row in rows),
+    )
+
+
+def as_values(table: BenchTable) -> dict[str, object]:
+    """The table for scripts: what `bench.json` holds."""
+    return {
+        "modules": [row.model_dump(mode="json") for row in table.rows],
+        "precision": {c.precision.value: c.model_dump(mode="json", exclude={"precision"}) for c in table.classes},
+        "errors": table.n_errors,
+    }

@@ -1,0 +1,269 @@
+"""What is printed of many modules: figures over rows that the tests choose, and the same in Markdown and HTML."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from db.errors import ArchiveError
+from db.records import LatencyKind, PrecisionClass
+from evaluators.decomposition.classify import ModelOutcome, ModelResult, RootCause
+from evaluators.decomposition.records import Share
+from evaluators.report import BaselineReport, BaselineTime
+from evolve.cli.bench import summary_lines
+from evolve.models.dominant import Operation, dominant_operation, operation_of
+from evolve.models.figures import distribution_of, fast_p_curve, figures_of, spread_of
+from evolve.models.markdown import markdown_of
+from evolve.models.output import summary_of
+from evolve.models.records import Attempt, ModelRun
+from evolve.models.rows import BenchRow, level_of, row_of
+from evolve.models.sheets import sheets_of
+from evolve.models.table import BenchTable
+from evolve.models.written import write_table
+from evolve.reports.bench import fast_p_picture, page_of
+from tests.support.decompositions import decomposition_of
+
+OPTIMIZED, FALLBACK, MATCHED = ModelOutcome.OPTIMIZED, ModelOutcome.FALLBACK, ModelOutcome.MATCHED
+
+
+def row(module: str, speedup: float = 1.0, **more: Any) -> BenchRow:
+    outcome = OPTIMIZED if speedup > 1.03 else FALLBACK if "cause" in more else MATCHED
+    return BenchRow(module=module, **{"outcome": outcome, "speedup": speedup, "degenerate": "", **more})
+
+
+ROWS = (
+    row("a", 1.5, level=1, dominant=Operation.SOFTMAX, against={"eager": 3.0, "compile": 1.5}, program_speedup=1.5),
+    row("b", 1.2, level=1, dominant=Operation.SOFTMAX, against={"eager": 2.0, "compile": 1.3}, program_speedup=1.2),
+    row("c", level=2, dominant=Operation.GEMM, cause=RootCause.GEMM, against={"eager": 1.0, "compile": 1.01}),
+    row("d", level=2, dominant=Operation.SCAN, cause=RootCause.SPEED, program_speedup=0.8),
+    row("e", 4.0, level=2, dominant=Operation.REDUCTION, degenerate="an output is constant", program_speedup=4.0),
+    BenchRow(module="f", level=2, error="<b>no</b> Model | `none`"),
+)
+
+
+# ------------------------------------------------------------------------------------------------------------ figures
+
+
+def test_counts_and_shares_are_over_all_modules() -> None:
+    figures = figures_of(ROWS)
+    assert {name: found.n for name, found in figures.outcomes.items()} == {
+        **{"optimized": 3, "matched": 0, "matched (synthesis failed)": 0, "fallback": 2}
+    }
+    assert figures.outcomes["optimized"].share == 0.5 and figures.n_errors == 1
+    assert figures.causes["GEMM-dominant"].share == pytest.approx(1 / 6)
+    assert figures.valid.n == 4  # c has no program at all, f could not be run
+
+
+def test_programs_that_were_not_delivered_count_apart() -> None:
+    figures = figures_of(ROWS)
+    assert figures.delivered is not None and figures.programs is not None
+    assert figures.delivered.smallest == 1.0 and figures.delivered.share_below == 0.0
+    assert figures.programs.smallest == 0.8 and figures.programs.share_below == 0.25 and figures.programs.n == 4
+
+
+def test_a_spread_is_what_it_says() -> None:
+    spread = spread_of([0.5, 2.0, 4.0])
+    assert spread is not None and spread.geomean == pytest.approx(4.0 ** (1 / 3))
+    assert (spread.mean, spread.median, spread.smallest, spread.largest) == (pytest.approx(6.5 / 3), 2.0, 0.5, 4.0)
+    assert (spread.share_above, spread.share_below) == (pytest.approx(2 / 3), pytest.approx(1 / 3))
+    assert spread_of([]) is None
+
+
+def test_every_speedup_is_in_one_bucket_and_the_edge_in_the_lower_one() -> None:
+    buckets = distribution_of([0.5, 1.0, 1.03, 1.031, 1.1, 9.0], 6)
+    assert [b.counted.n for b in buckets] == [1, 2, 2, 0, 0, 0, 0, 1]
+    assert buckets[0].low is None and buckets[-1].high is None
+
+
+def test_the_curve_falls_at_every_speedup() -> None:
+    assert fast_p_curve([1.0, 1.5, 1.2], 4) == ((1.0, 0.5), (1.2, 0.25), (1.5, 0.0))
+    assert fast_p_curve([], 0) == ((1.0, 0.0),)
+
+
+def test_modules_are_grouped_by_what_dominates_them_and_by_level() -> None:
+    figures = figures_of(ROWS)
+    softmax = figures.dominant["softmax"]
+    assert (softmax.n, softmax.geomean) == (2, pytest.approx(1.8**0.5)) and figures.dominant["unknown"].n == 1
+    assert figures.levels["2"].causes == {"GEMM-dominant": 1, "speed gate": 1} and figures.levels["1"].causes == {}
+
+
+def test_every_baseline_has_its_own_wins() -> None:
+    against = figures_of(ROWS).against
+    assert (against["eager"].n_wins, against["eager"].n_ties, against["eager"].n_losses) == (2, 1, 0)
+    assert against["compile"].spread.largest == 1.5 and against["eager"].fast_p["1.5"] == pytest.approx(2 / 3)
+
+
+def test_degenerate_problems_and_precision_classes_are_kept_apart() -> None:
+    relaxed = row("g", 2.0, precision=PrecisionClass.RELAXED, degenerate=None)
+    first, second = BenchTable(rows=(*ROWS, relaxed)).classes
+    assert (first.all.n, first.sound.n, first.degenerate) == (6, 5, {"e": "an output is constant"})
+    assert first.sound.delivered is not None and first.sound.delivered.largest == 1.5
+    assert (second.precision, second.all.n, second.n_unlooked) == (PrecisionClass.RELAXED, 1, 1)
+
+
+# --------------------------------------------------------------------------------------------------------------- rows
+
+
+def test_what_a_model_spends_its_time_on() -> None:
+    found = {name: dominant_operation(decomposition_of(name))[0] for name in ("softmax_pool", "gated_scan", "lstm")}
+    assert found == {"softmax_pool": Operation.SOFTMAX, "gated_scan": Operation.SCAN, "lstm": Operation.RNN}
+    assert dominant_operation(decomposition_of("wide_mlp")) == (Operation.GEMM, pytest.approx(0.996, abs=0.001))
+
+
+@pytest.mark.parametrize(
+    ("name", "is_extern", "operation"),
+    [
+        ("extern_kernels.addmm", True, Operation.GEMM),
+        ("torch.ops.aten._scaled_dot_product_flash_attention.default", True, Operation.ATTENTION),
+        ("extern_kernels.convolution", True, Operation.CONVOLUTION),
+        ("torch.ops.aten._cudnn_rnn.default", True, Operation.RNN),
+        ("zero_", True, Operation.OTHER),
+        ("triton_tem_fused_addmm_relu_3", False, Operation.GEMM),
+        ("triton_tem_fused_flex_attention_0", False, Operation.ATTENTION),
+        ("triton_red_fused_native_layer_norm_0", False, Operation.NORMALISATION),
+        ("triton_poi_fused__native_batch_norm_legit_no_training_relu_1", False, Operation.ELEMENTWISE),
+        ("triton_per_fused_mean_mul_pow_rsqrt_0", False, Operation.NORMALISATION),
+        ("triton_poi_fused_mul_rsqrt_0", False, Operation.ELEMENTWISE),
+        ("triton_red_fused__log_softmax_nll_loss_forward_1", False, Operation.LOSS),
+        ("triton_red_fused_abs_mean_0", False, Operation.REDUCTION),
+        ("triton_red_fused_cumsum_flip_0", False, Operation.SCAN),
+    ],
+)
+def test_kernels_are_told_by_their_names(name: str, is_extern: bool, operation: Operation) -> None:
+    assert operation_of(Share(step=0, name=name, device_us=1.0, share=1.0, is_extern=is_extern)) is operation
+
+
+@pytest.mark.parametrize(
+    ("path", "level"),
+    [("KernelBench/level2/12_mlp.py", 2), ("Level_3/a.py", 3), ("models/level2.py", None), ("a.py", None)],
+)
+def test_the_level_is_the_folders(path: str, level: int | None) -> None:
+    assert level_of(Path("/data") / path) == level
+
+
+def ended(outcome: ModelOutcome, speedup: float, attempts: tuple[Attempt, ...]) -> dict[str, Any]:
+    times = tuple(
+        BaselineTime(name=name, method=method, device_us=us)
+        for name, method, us in (
+            ("eager", "graph", 300.0),
+            ("compile", "graph", 100.0),
+            ("max-autotune", "events", 90.0),
+        )
+    )
+    baseline = BaselineReport(name="compile", kind=LatencyKind.MEASURED, method="graph", device_us=100.0, times=times)
+    decomposition = decomposition_of("softmax_pool").model_copy(update={"degenerate": "an output is constant"})
+    result = ModelResult(outcome=outcome, speedup=speedup)
+    run = ModelRun(problem_name="x", result=result, decomposition=decomposition, attempts=attempts, baseline=baseline)
+    return json.loads(json.dumps(summary_of(run)))  # type: ignore[no-any-return]
+
+
+def test_a_row_holds_what_the_summary_says_against_each_baseline() -> None:
+    won = Attempt(parts=(), is_correct=True, replaces_baseline=True, speedup=1.25, roofline_efficiency=0.7)
+    found = row_of(Path("m.py"), ended(OPTIMIZED, 1.25, (won,)))
+    assert found.against == {"eager": 3.75, "compile": 1.25}  # events are compared with their like only
+    assert (found.baseline, found.roofline_efficiency, found.program_speedup) == ("compile", 0.7, 1.25)
+    assert (found.dominant, found.degenerate) == (Operation.SOFTMAX, "an output is constant")
+
+
+def test_a_model_that_keeps_its_baseline_still_beats_the_slower_ways() -> None:
+    slow = Attempt(parts=(), is_correct=True, speedup=0.9, roofline_efficiency=0.4)
+    found = row_of(Path("m.py"), ended(FALLBACK, 0.9, (slow,)))
+    assert found.against == {"eager": 3.0, "compile": 1.0} and found.roofline_efficiency is None
+    assert (found.speedup, found.program_speedup, found.is_valid) == (1.0, 0.9, True)
+
+
+def test_a_summary_of_an_earlier_version_leaves_what_it_lacks_unknown() -> None:
+    summary = ended(OPTIMIZED, 1.25, ())
+    for key in ("baseline", "baselines", "dominant", "degenerate", "precision"):
+        del summary[key]
+    found = row_of(Path("m.py"), summary)
+    assert (found.speedup, found.against, found.dominant, found.degenerate) == (1.25, {}, None, None)
+
+
+# -------------------------------------------------------------------------------------------------------------- texts
+
+
+class Balance(HTMLParser):
+    """Notes tags that are opened and not closed, and every address that the page would fetch."""
+
+    VOID = frozenset({"meta", "line"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+        self.addresses: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        self.addresses += [value or "" for name, value in attributes if name in {"src", "href", "srcset", "data"}]
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID and (not self.open or self.open.pop() != tag):
+            self.wrong.append(tag)
+
+
+def test_the_page_is_well_formed_escaped_and_needs_nothing_else() -> None:
+    html = page_of(BenchTable(rows=ROWS))
+    balance = Balance()
+    balance.feed(html)
+    assert not balance.wrong and not balance.open and not balance.addresses
+    assert "&lt;b&gt;no&lt;/b&gt;" in html and "<b>no" not in html
+    assert "url(" not in html and "@import" not in html and "<script" not in html
+    assert "prefers-color-scheme: dark" in html and "1.48x" in html  # the geometric mean over all
+
+
+def test_the_curve_is_xml_and_absent_where_nothing_got_faster() -> None:
+    root = ElementTree.fromstring(fast_p_picture([("all", figures_of(ROWS))]))
+    paths = [element.attrib["d"] for element in root.iter() if element.tag == "path"]
+    assert len(paths) == 1 and paths[0].count("V") == 3  # it falls at 1.2, 1.5 and 4
+    assert fast_p_picture([("all", figures_of([row("a")]))]) == ""
+
+
+def test_markdown_keeps_to_its_columns_whatever_a_module_says() -> None:
+    text = markdown_of(BenchTable(rows=ROWS))
+    tables = [block.splitlines() for block in text.split("\n\n") if block.startswith("|")]
+    assert len(tables) >= 10
+    for lines in tables:
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, lines[0]
+    assert "&lt;b&gt;no&lt;/b&gt; Model \\| \\`none\\`" in text
+
+
+def test_every_sheet_has_both_figures_and_equal_rows() -> None:
+    sheets = sheets_of(BenchTable(rows=ROWS).classes[0])
+    assert [sheet.title for sheet in sheets] == [
+        *("Outcomes", "Speed-ups", "Against each baseline", "Distribution", "Dominant operation", "Level"),
+        *("Root causes by level", "fast_p", "Degenerate problems"),
+    ]
+    assert all(len(cells) == len(sheet.columns) for sheet in sheets for cells in sheet.rows)
+    assert sheets[0].rows[1] == ("optimized", "3 (50%)", "2 (40%)")
+    assert sheets[1].rows[0][:3] == ("delivered, all", "5", "1.48x")
+
+
+def test_the_terminal_says_both(tmp_path: Path) -> None:
+    lines = summary_lines(BenchTable(rows=ROWS))
+    assert "geometric mean 1.48x over all, 1.93x over the optimized" in lines
+    assert "without 1 degenerate: e" in lines and "geometric mean 1.16x over all, 1.34x over the optimized" in lines
+    assert "over eager: 1.82x, 2 won, 1 equal, 0 lost" in lines
+    assert any(line.startswith("levels: 2: 4 (1.59x), 1: 2 (1.34x)") for line in lines)
+
+
+@pytest.mark.parametrize("rows", [(), (BenchRow(module="f", error="x"),), ROWS])
+def test_three_files_are_written_of_any_table(rows: tuple[BenchRow, ...], tmp_path: Path) -> None:
+    paths = write_table(BenchTable(rows=rows), tmp_path / "out")
+    assert [path.name for path in paths] == ["bench.json", "bench.md", "bench.html"]
+    assert len(json.loads(paths[0].read_text())["modules"]) == len(rows)
+    assert all(path.stat().st_size for path in paths)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("")
+    with pytest.raises(ArchiveError, match="cannot write the table"):
+        write_table(BenchTable(rows=ROWS), tmp_path / "out")
