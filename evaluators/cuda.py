@@ -94,7 +94,7 @@ class CudaEvaluator(Evaluator):
 
     def _start_zygote(self) -> Zygote:
         """Its children see this GPU alone."""
-        return Zygote(interpret=False, preload=PRELOAD, limits=LIMITS, gpu=f"GPU-{self._uuid}")
+        return Zygote(interpret=False, preload=PRELOAD, limits=LIMITS, gpu=f"GPU-{self._uuid}", renews=True)
 
     def _make_bench(self, process: BaselineProcess) -> Bench:
         apply_precision(PrecisionClass.REFERENCE)  # what is expected does not depend on the class that is searched

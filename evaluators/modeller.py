@@ -13,7 +13,8 @@ from evaluators.sandbox.limits import PATIENCE_S, Limits
 
 def start_interpreter(preload: tuple[str, ...] = ()) -> Zygote:
     """The process that children which trace are forked from: one that interprets cannot compile. Takes seconds."""
-    return Zygote(interpret=True, preload=[*TRACE_PRELOAD, *preload], limits=Limits(patience_s=PATIENCE_S))
+    limits = Limits(patience_s=PATIENCE_S)
+    return Zygote(interpret=True, preload=[*TRACE_PRELOAD, *preload], limits=limits, renews=True)
 
 
 class Modeller:

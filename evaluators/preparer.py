@@ -31,7 +31,7 @@ MAX_KEPT = 256  # folders with compiled kernels; an older one is compiled again
 
 def start_zygote() -> Zygote:
     """The process that a preparer forks its children from. Takes seconds, and needs to know no problem."""
-    return Zygote(interpret=False, preload=CAPTURE_PRELOAD, limits=Limits(patience_s=PATIENCE_S))
+    return Zygote(interpret=False, preload=CAPTURE_PRELOAD, limits=Limits(patience_s=PATIENCE_S), renews=True)
 
 
 class Preparer:

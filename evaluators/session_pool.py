@@ -77,6 +77,9 @@ class SessionPool:
     def take(self) -> Iterator[OpenSession]:
         """A session with its context made. Raises `DeviceError` when no child can be opened."""
         found = self._ready.get()
+        while isinstance(found, OpenSession) and found.child.is_orphaned:
+            self._workers.submit(self._replace, found)
+            found = self._ready.get()
         if isinstance(found, Exception):
             self._ready.put(found)
             raise found

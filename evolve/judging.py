@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from db.errors import ClusterError
 from db.records import SEED, Candidate, Gate, GateResult, LatencyKind, Outcome, PrecisionClass, Verdict
 from evaluators.report import EvaluatorReport
+from evaluators.sandbox.client import ZygoteEndedError
 from evolve.busy import BusyClock
 from evolve.cluster import ActorDied, answer, was_reached, why_it_died
 from evolve.known import KnownVerdicts
@@ -131,7 +132,8 @@ class _Member:
 class JudgePool:
     """Judges candidates on the actors of a run. The same work is judged once, however it is written.
 
-    A candidate whose actor dies is tried once more, on another or a restarted one, and is then a crash with a reason.
+    A candidate whose actor dies, or the zygote that its child was forked from, is tried once more, on another or a
+    restarted one, and is then a crash with a reason.
     Where candidate after candidate ends so, the machine is broken, not the candidates.
     """
 
@@ -275,6 +277,9 @@ class JudgePool:
         while n_trials < N_TRIALS:
             try:
                 result = await pool.call(method, *arguments)
+            except ZygoteEndedError as error:
+                reason = error.message
+                n_trials += 1
             except ActorDied as error:
                 reason = why_it_died(error)
                 n_trials += was_reached(error)

@@ -12,7 +12,17 @@ its pid namespace) watches and kills, the *candidate* runs the job.
 """
 
 from evaluators.sandbox.channel import Channel, ChannelError
-from evaluators.sandbox.client import Child, ChildEnded, Exit, SandboxError, Zygote
+from evaluators.sandbox.client import Child, ChildEnded, Exit, SandboxError, Zygote, ZygoteEndedError
 from evaluators.sandbox.limits import Limits
 
-__all__ = ["Channel", "ChannelError", "Child", "ChildEnded", "Exit", "Limits", "SandboxError", "Zygote"]
+__all__ = [
+    "Channel",
+    "ChannelError",
+    "Child",
+    "ChildEnded",
+    "Exit",
+    "Limits",
+    "SandboxError",
+    "Zygote",
+    "ZygoteEndedError",
+]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+ZYGOTE_ENDED = "the zygote has ended"  # why a supervisor stopped its candidate, in its report
 _PREFIX_BYTES = 4
 
 

@@ -19,14 +19,16 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 from db.errors import EvolveError
-from evaluators.sandbox.channel import Channel, ChannelError
+from evaluators.sandbox.channel import ZYGOTE_ENDED, Channel, ChannelError
 from evaluators.sandbox.gpus import hidden_devices
 from evaluators.sandbox.limits import Limits
 from evaluators.sandbox.workspace import RunFolder, fill_cache, remove_folder
 
 START_DEADLINE_S = 180.0
+END_SHOWS_S = 0.2
 GRACE_S = 30.0  # for killing what a candidate left, beyond the job's own deadline
 MAX_REPORT_BYTES = 1 << 20
+MAX_RENEWALS = 64  # of one zygote: something kills them
 DEFAULT_LIMITS = Limits()
 
 # A child sees these variables of the judge and no others: keys and tokens have other names.
@@ -57,6 +59,10 @@ class SandboxError(EvolveError, RuntimeError):
     """The sandbox itself failed: a zygote that does not start or has ended. Never a candidate's doing alone."""
 
 
+class ZygoteEndedError(SandboxError):
+    """A zygote has ended, and with it all its children: of the candidates in them nothing is known."""
+
+
 class Exit(NamedTuple):
     """How a child ended. No verdict may rest on it: a candidate can end its process as it likes.
 
@@ -82,9 +88,17 @@ class Child:
     """One running job. Use as a context manager, or call `wait`: it kills what is left and removes the workspace."""
 
     def __init__(
-        self, control: socket.socket, channel: Channel, workspace: Path, *, keep_workspace: bool, deadline_s: float
+        self,
+        control: socket.socket,
+        channel: Channel,
+        workspace: Path,
+        zygote: subprocess.Popen[bytes],
+        *,
+        keep_workspace: bool,
+        deadline_s: float,
     ) -> None:
         self.workspace = workspace
+        self._zygote = zygote
         self._control = control
         self._channel = channel
         self._keep_workspace = keep_workspace
@@ -103,27 +117,43 @@ class Child:
 
         Raises:
             ChildEnded: the child is gone.
+            ZygoteEndedError: its zygote is, and took it along.
         """
         try:
             self._channel.send(message)
         except (BrokenPipeError, ConnectionResetError):
-            raise ChildEnded(self.wait()) from None
+            raise self._ended() from None
 
     def receive(self, timeout_s: float | None = None) -> dict[str, Any]:
         """The next message of the job. What it says is the candidate's word.
 
         Raises:
             ChildEnded: the child has ended, or sent what is no message and was stopped.
+            ZygoteEndedError: its zygote has ended, and took it along.
             TimeoutError: no message within `timeout_s`; the child goes on.
         """
         try:
             return self._channel.receive(timeout_s)
         except EOFError:
-            raise ChildEnded(self.wait()) from None
+            raise self._ended() from None
         except ChannelError as error:
             self.kill()
             self._exit = Exit("error", f"sent a malformed message: {error}", self.wait().output)
             raise ChildEnded(self._exit) from None
+
+    def _ended(self) -> ChildEnded | ZygoteEndedError:
+        exit = self.wait()
+        if self._report and exit.detail != ZYGOTE_ENDED:
+            return ChildEnded(exit)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # its end closes its files before it shows
+            self._zygote.wait(END_SHOWS_S)
+            return ZygoteEndedError(f"{ZYGOTE_ENDED} while a candidate was in its child")
+        return ChildEnded(exit)
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Whether its zygote has ended, which takes it along."""
+        return self._zygote.poll() is not None
 
     def wait(self, timeout_s: float | None = None) -> Exit:
         """Wait until every process of the job has ended.
@@ -189,6 +219,7 @@ class Zygote:
 
     `interpret` decides whether its children run kernels under Triton's interpreter or compile them: one process cannot
     do both. `preload` names modules that it imports before the first fork; `package.module:function` is called too.
+    One that `renews` starts another process in the place of one that was killed, when the next job comes.
 
     Raises:
         SandboxError: it did not start.
@@ -202,11 +233,24 @@ class Zygote:
         limits: Limits = DEFAULT_LIMITS,
         isolation: Literal["namespaces", "subreaper"] | None = None,
         gpu: str = "",
+        renews: bool = False,
     ) -> None:
         """`gpu` is the UUID of the only GPU that children see, where they have namespaces; empty: any that this
         process sees."""
-        self._folder = RunFolder()
+        self._request = {
+            "interpret": interpret,
+            "preload": list(preload),
+            "limits": dataclasses.asdict(limits),
+            "isolation": isolation,
+            "hidden": hidden_devices(gpu) if gpu else [],
+        }
+        self._environment = _environment(interpret, gpu)
+        self._renewals_left = MAX_RENEWALS if renews else 0
         self._spawning = threading.Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self._folder = RunFolder()
         self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with server_end, open(self._folder.path / "zygote.log", "wb") as log:
             self._process = subprocess.Popen(
@@ -215,18 +259,10 @@ class Zygote:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=_environment(interpret, gpu),
+                env=self._environment,
                 start_new_session=True,
             )
-        request = {
-            "interpret": interpret,
-            "preload": list(preload),
-            "limits": dataclasses.asdict(limits),
-            "isolation": isolation,
-            "hidden": hidden_devices(gpu) if gpu else [],
-            "run_folder": str(self._folder.path),
-        }
-        ready = self._greet(request)
+        ready = self._greet({**self._request, "run_folder": str(self._folder.path)})
         self.isolation: str = ready["isolation"]
         self.missing = tuple(ready["missing"])  # parts of the isolation that this machine refuses, in words
         self.n_threads: int = ready["n_threads"]
@@ -253,22 +289,51 @@ class Zygote:
         `channel.fds`, in this order; the caller keeps and closes its own.
 
         Raises:
-            SandboxError: the zygote has ended.
+            ZygoteEndedError: the zygote has ended, and does not renew itself, or did so too often.
         """
         control, control_end = socket.socketpair()
         channel, channel_end = socket.socketpair()
         header = {"job": job, "deadline_s": deadline_s}
+        fds = [control_end.fileno(), channel_end.fileno(), *fds]
         with control_end, channel_end:
-            workspace = self._make_workspace(payload.get("cache_from"))
-            self._send({**header, "workspace": str(workspace)}, [control_end.fileno(), channel_end.fileno(), *fds])
+            workspace, zygote = self._hand_over(header, fds, payload.get("cache_from"))
         keep = bool(payload.get("keep_workspace"))
-        child = Child(control, Channel(channel), workspace, keep_workspace=keep, deadline_s=deadline_s)
-        with contextlib.suppress(ChildEnded):  # the caller learns of it from the child
+        child = Child(control, Channel(channel), workspace, zygote, keep_workspace=keep, deadline_s=deadline_s)
+        with contextlib.suppress(ChildEnded, ZygoteEndedError):  # the caller learns of it from the child
             child.send(dict(payload))
         return child
 
+    def _hand_over(
+        self, header: dict[str, Any], fds: Sequence[int], cache_from: str | None
+    ) -> tuple[Path, subprocess.Popen[bytes]]:
+        """The workspace of a job, and the process that has heard of it."""
+        while True:
+            process = self._process
+            try:
+                workspace = self._make_workspace(cache_from)
+                self._send({**header, "workspace": str(workspace)}, fds)
+            except ZygoteEndedError as error:
+                self._renew(process, error)
+            else:
+                return workspace, process
+
+    def _renew(self, dead: subprocess.Popen[bytes], error: ZygoteEndedError) -> None:
+        """Another process in the place of one that was killed, unless somebody was faster."""
+        with self._spawning:
+            if self._process is not dead:
+                return
+            if not self._renewals_left:
+                raise error
+            self._renewals_left -= 1
+            self._end()
+            self._start()
+
     def close(self) -> None:
         """End the zygote and with it every child that still runs. May be called again."""
+        self._renewals_left = 0
+        self._end()
+
+    def _end(self) -> None:
         self._control.close()
         try:
             self._process.wait(GRACE_S)
@@ -286,11 +351,11 @@ class Zygote:
             raise self._ended(error) from error
         return workspace
 
-    def _ended(self, error: OSError) -> SandboxError:
+    def _ended(self, error: OSError) -> ZygoteEndedError:
         status = _status(self._process)
-        return SandboxError(f"the zygote has ended ({status}): {error}", "close it and start a new one")
+        return ZygoteEndedError(f"the zygote has ended ({status}): {error}", "close it and start a new one")
 
-    def _send(self, header: dict[str, Any], fds: list[int]) -> None:
+    def _send(self, header: dict[str, Any], fds: Sequence[int]) -> None:
         try:
             with self._spawning:
                 socket.send_fds(self._control, [json.dumps(header).encode()], fds)

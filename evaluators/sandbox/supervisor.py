@@ -22,6 +22,7 @@ from typing import NoReturn
 
 from evaluators.sandbox import landlock, namespaces
 from evaluators.sandbox.candidate_process import run_job
+from evaluators.sandbox.channel import ZYGOTE_ENDED
 from evaluators.sandbox.limits import Limits, ProcessCgroup, disk_use, resident_bytes
 
 TICK_S = 0.05
@@ -144,7 +145,7 @@ class Supervisor:
             if candidate in ready:
                 return None
             if control in ready or alive in ready:
-                return "killed", "stopped by the judge" if control in ready else "the zygote has ended"
+                return "killed", "stopped by the judge" if control in ready else ZYGOTE_ENDED
             now = time.monotonic()
             self._reap(pid)
             if now >= end:

@@ -195,13 +195,18 @@ def test_a_second_look_is_a_new_judgement(pool: JudgePool, tmp_path: Path) -> No
     assert evaluated(tmp_path) == ["run-0-000001", "run-confirm-1"] and not verdict.duplicate_of
 
 
-def test_an_actor_that_dies_costs_one_more_trial(pool: JudgePool, tmp_path: Path) -> None:
-    (verdict,) = judge(pool, make_candidate(1, tmp_path, work="A", kills=1))
+@pytest.mark.parametrize("victim", ["actor", "zygote"])
+def test_a_process_that_dies_costs_one_more_trial(victim: str, pool: JudgePool, tmp_path: Path) -> None:
+    (verdict,) = judge(pool, make_candidate(1, tmp_path, work="A", kills=1, victim=victim))
     assert verdict.is_correct and evaluated(tmp_path) == ["run-0-000001"] * 2
 
 
-def test_a_candidate_that_kills_twice_is_a_crash_and_the_next_is_judged(pool: JudgePool, tmp_path: Path) -> None:
-    deadly, harmless = make_candidate(1, tmp_path, work="A", kills=2), make_candidate(2, tmp_path, work="B")
+@pytest.mark.parametrize("victim", ["actor", "zygote"])
+def test_a_candidate_that_kills_twice_is_a_crash_and_the_next_is_judged(
+    victim: str, pool: JudgePool, tmp_path: Path
+) -> None:
+    deadly = make_candidate(1, tmp_path, work="A", kills=2, victim=victim)
+    harmless = make_candidate(2, tmp_path, work="B")
     (crash,), (verdict,) = judge(pool, deadly), judge(pool, harmless)
     assert crash.outcome is Outcome.FAILED and crash.reason.startswith("the judging process died twice: ")
     assert crash.program_id == deadly.program_id and crash.versions == make_report().versions

@@ -4,6 +4,7 @@ work = A        equal work has an equal fingerprint, whatever else the source sa
 us = 90.0       its latency
 takes = 0.5     seconds that its evaluation takes
 kills = 1       how many evaluators it takes down before one judges it
+victim = zygote that it takes down the zygote of an evaluator instead
 refused = why   the static gate refuses it
 log = FOLDER    where each call leaves a line
 """
@@ -34,6 +35,7 @@ from db.records import (
 )
 from evaluators.evaluator import Prepared
 from evaluators.report import BaselineReport, EvaluatorReport
+from evaluators.sandbox import ZygoteEndedError
 from support import runs
 
 for module in (sys.modules[__name__], runs):  # the workers of Ray cannot import what only tests can
@@ -129,6 +131,8 @@ class MadeUpEvaluator:
         note(candidate, "evaluate")
         kills = int(said(candidate, "kills", "0"))
         if kills and calls(Path(said(candidate, "log"))).count(f"evaluate {candidate.candidate_id}") <= kills:
+            if said(candidate, "victim") == "zygote":
+                raise ZygoteEndedError("the zygote has ended while a candidate was in its child")
             os._exit(1)
         time.sleep(float(said(candidate, "takes", "0")))
         if said(candidate, "work") == "no gpu":

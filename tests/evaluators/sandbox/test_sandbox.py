@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evaluators.sandbox import ChildEnded, SandboxError, Zygote
+from evaluators.sandbox import ChildEnded, SandboxError, Zygote, ZygoteEndedError
 from evaluators.sandbox.tensors import open_shared, share
 from evaluators.sandbox.workspace import RunFolder
 from tests.evaluators.sandbox.aftermath import JOBS, living_in, wait_until_dead
@@ -164,6 +164,22 @@ def test_a_killed_zygote_takes_its_children_along(isolation: str) -> None:
         with pytest.raises(SandboxError, match="the zygote has ended") as error:
             zygote.spawn(JOBS + "echo", {}, deadline_s=20)
         assert "start a new one" in error.value.hint
+
+
+def test_a_zygote_that_renews_itself_says_whose_child_it_took_along_and_takes_the_next_job() -> None:
+    with Zygote(interpret=True, renews=True) as zygote:
+        first, folder = zygote.pid, zygote.folder
+        child = zygote.spawn(JOBS + "sleep", {}, deadline_s=300)
+        child.receive(20)
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(ZygoteEndedError, match="while a candidate was in its child"):
+            child.receive(20)
+        assert child.is_orphaned
+        with zygote.spawn(JOBS + "sleep", {}, deadline_s=300) as child:
+            child.receive(20)
+            assert zygote.pid != first and not folder.exists() and not child.is_orphaned
+    with pytest.raises(ZygoteEndedError, match="the zygote has ended"):
+        zygote.spawn(JOBS + "sleep", {}, deadline_s=20)
 
 
 @pytest.mark.parametrize("isolation", ["namespaces", "subreaper"])
