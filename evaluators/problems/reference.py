@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from db.errors import ProblemError
@@ -70,6 +71,20 @@ class Reference:
         with self._telling("forward"):
             outputs = self._fake_outputs()
         return [_tensor_spec(output) for output in outputs]
+
+    def watched_by(self, mode: TorchDispatchMode) -> list[Tensor]:
+        """Runs the forward of a `Model` once on fake tensors, inside a mode that sees every operation.
+
+        Raises:
+            ProblemError: fake tensors cannot run it.
+        """
+        with self._telling("forward on fake tensors"):
+            arguments = self.init_args()
+            with FakeTensorMode(), seeded(CONSTRUCTION_SEED), on_device("cpu", is_default=True), torch.no_grad():
+                model, inputs = self._module.Model(*arguments).eval(), self._module.get_inputs()
+                with mode:
+                    outputs = model(*inputs)
+        return [leaf for leaf in tree_leaves(outputs) if isinstance(leaf, Tensor)]
 
     def weight_specs(self) -> list[TensorSpec]:
         """Shapes, dtypes and strides of the weights of `Model`. Allocates nothing."""
