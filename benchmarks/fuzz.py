@@ -364,7 +364,7 @@ def read_ncu(data: bytes, _: random.Random, __: Path) -> None:
     from evaluators.profiling.whole import combine
 
     with contextlib.suppress(EvolveError):
-        combine(read_report(data))
+        combine([launch.kernel for launch in read_report(data, nonce="")])
 
 
 def _knowledge_files() -> list[bytes]:

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from db.measures import classify
 from db.profile import Profile
 from db.records import CONFIRM, Evaluation, Hardware, LatencyKind, Verdict
+from evaluators.profiling.costs import LAUNCH_S, START_S
 from evaluators.profiling.diagnosis import architecture_of, diagnose
 from evolve.cluster import ActorDied
 from evolve.config import CounterSettings
@@ -23,7 +24,7 @@ from evolve.judging import ActorPool
 
 POLL_S = 0.2
 MAX_FAILURES = 2  # batches in a row without any counters: nobody may read them here
-FIRST_GUESS_S = 1.0  # of a GPU, for the counters of one program of the suite on an H200
+FIRST_GUESS_S = 1.5 * LAUNCH_S  # of a GPU, for one program: most of the suite launch one kernel, some two
 LEAST_S = 0.05
 
 N_FIRST, FIRST_PATIENCE_S = 2, 3.0
@@ -56,7 +57,7 @@ class CounterQueue:
         self._waiting: list[tuple[float, Evaluation]] = []
         self._seen: set[str] = set()  # program ids that wait or were read
         self._spent_s = 0.0  # of GPUs
-        self._program_s = FIRST_GUESS_S  # of a GPU, for one program, as far as is known
+        self._program_s = FIRST_GUESS_S  # of a GPU, for one program beside the start, as far as is known
         self._n_failures = 0
         self._n_taken = 0
         self._n_asked = 0
@@ -98,7 +99,7 @@ class CounterQueue:
             return 0
         is_first = self._n_taken == 0
         allowed_s = self._settings.share * (self._clock() - self._began) * len(self._evaluators) - self._spent_s
-        n_allowed = max(int(allowed_s / self._program_s), N_FIRST if is_first else 0)
+        n_allowed = max(int((allowed_s - START_S) / self._program_s), N_FIRST if is_first else 0)
         n = min(len(self._waiting), self._settings.max_batch, n_allowed)
         waited_s = self._clock() - self._waiting[0][0]
         is_batch = n >= min(self._settings.batch, self._settings.max_batch)
@@ -127,7 +128,7 @@ class CounterQueue:
         spent_s = sum(profile.gpu_s for profile in profiles)
         self._spent_s += spent_s
         if spent_s:  # nothing was lent where the profiler did not start: that says nothing of what programs cost
-            self._program_s = max(spent_s / len(evaluations), LEAST_S)
+            self._program_s = max((spent_s - START_S) / len(evaluations), LEAST_S)
         self._n_asked += len(evaluations)
         self._n_read += n_read
         self._n_failures = 0 if n_read else self._n_failures + 1

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from db.profile import KernelProfile
+from evaluators.profiling.costs import LAUNCH_S, START_S
 from evaluators.profiling.errors import ProfileError
-from evaluators.profiling.ncu import SEPARATOR, Complaint, explain
+from evaluators.profiling.ncu import NOTHING_LAUNCHED, Complaint, explain
 from evaluators.profiling.progress import Outcome, read_outcomes
-from evaluators.profiling.report import read_report
+from evaluators.profiling.ranges import new_nonce
+from evaluators.profiling.report import Launched, read_report
 from evaluators.sandbox.client import Child, ChildEnded, Zygote
 
 JOB = "evaluators.profiling.job:run_ncu"
 LOAD_S = 180.0  # start of ncu and Python, and compilation of a batch
-SECONDS_PER_PROGRAM = 2.0  # of the GPU, on average over a batch
-MOST_SECONDS = 15.0  # of the GPU, for one program: ncu saves all memory that a launch of gigabytes can reach
+SECONDS_PER_PROGRAM = 2.5 * LAUNCH_S  # of the GPU, on average over a batch; with `OVERRUN_S`, 16 take 2 s each at most
+MOST_SECONDS = START_S + 27 * LAUNCH_S  # of the GPU, for one program; a launch over gigabytes counts for up to six
 OVERRUN_S = 10.0  # one launch that is replayed cannot be stopped
 WRITE_S = 60.0
 WAIT_S = 1800.0  # for the GPU's lock
@@ -65,6 +67,11 @@ class Answer(NamedTuple):
     held_s: float = 0.0
 
 
+def seconds_for(n_programs: int) -> float:
+    """For how long a batch may begin to measure programs, once it has the GPU."""
+    return max(MOST_SECONDS, START_S + SECONDS_PER_PROGRAM * n_programs)
+
+
 def run_batch(
     zygote: Zygote, ncu: str, programs: Sequence[Source], context: dict[str, Any], gpu: Lock, worker: str | None = None
 ) -> Answer:
@@ -75,17 +82,18 @@ def run_batch(
         worker: the module that ncu runs, if not ours.
     """
     batch = [program._asdict() for program in programs]
-    budget_s = max(MOST_SECONDS, SECONDS_PER_PROGRAM * len(batch))
+    budget_s = seconds_for(len(batch))
     times = {"load_s": LOAD_S, "measure_s": budget_s + OVERRUN_S, "write_s": WRITE_S}
     limits = {"budget_s": budget_s, "program_s": MOST_SECONDS}
-    payload = {"ncu": ncu, **times, "batch": {"programs": batch, **limits, **context}}
+    nonce = new_nonce()
+    payload = {"ncu": ncu, **times, "batch": {"programs": batch, "nonce": nonce, **limits, **context}}
     if worker:
         payload["worker"] = worker
     deadline_s = LOAD_S + WAIT_S + budget_s + OVERRUN_S + 3 * WRITE_S
     clocked = _Clocked(gpu)
     with zygote.spawn(JOB, payload, deadline_s=deadline_s) as child:
         try:
-            return _answer(_converse(child, clocked, times), len(batch))._replace(held_s=clocked.held_s)
+            return _answer(_converse(child, clocked, times), len(batch), nonce)._replace(held_s=clocked.held_s)
         except ChildEnded as ended:
             why = f"the process around ncu ended ({ended.exit.kind}: {ended.exit.detail or ended.exit.output[-200:]})"
         except TimeoutError:
@@ -107,35 +115,33 @@ def _converse(child: Child, gpu: _Clocked, times: dict[str, float]) -> dict[str,
     return message
 
 
-def _answer(report: dict[str, Any], n_programs: int) -> Answer:
+def _answer(report: dict[str, Any], n_programs: int, nonce: str) -> Answer:
     outcomes = read_outcomes(str(report["progress"]), n_programs)
     nothing: list[tuple[KernelProfile, ...] | None] = [None] * n_programs
     pages = [str(page) for page in report["pages"] if page]
     complaint = explain(str(report["output"])) if not pages else None
     if report.get("is_late"):
         complaint = Complaint("ncu did not end in time")
+    if complaint == NOTHING_LAUNCHED and any(o.is_measured or o.is_fatal or o.error for o in outcomes):
+        complaint = None  # ncu did its part; the programs launched nothing, or did not come so far
     if complaint is not None:
         return Answer(nothing, outcomes, complaint)
     try:
-        return Answer(_assign(read_report(*pages), outcomes), outcomes, None)
+        launches = read_report(*pages, nonce=nonce) if pages else ()
+        return Answer(_assign(launches, outcomes), outcomes, None)
     except ProfileError as error:
         return Answer(nothing, outcomes, Complaint(f"its report cannot be read: {error.message}"))
 
 
-def _assign(launches: Sequence[KernelProfile], outcomes: Sequence[Outcome]) -> list[tuple[KernelProfile, ...] | None]:
-    """The launches of each program: those behind its separator, up to the next.
+def _assign(launches: Sequence[Launched], outcomes: Sequence[Outcome]) -> list[tuple[KernelProfile, ...] | None]:
+    """The launches of each program that ran to its end. A launch outside of all programs is nobody's.
 
     Raises:
-        ProfileError: the separators are not those that were set.
+        ProfileError: there are launches, and all of them are nobody's.
     """
-    groups: list[list[KernelProfile]] = []
-    for launch in launches:
-        if SEPARATOR in launch.kernel:
-            groups.append([])
-        elif groups:
-            groups[-1].append(launch)
-    marked = [n for n, outcome in enumerate(outcomes) if outcome.is_marked]
-    if len(groups) != len(marked):
-        raise ProfileError(f"it has {len(groups)} separators for {len(marked)} programs")
-    found = {n: tuple(group) for n, group in zip(marked, groups, strict=True) if outcomes[n].is_measured}
-    return [found.get(n) for n in range(len(outcomes))]
+    if launches and all(launch.program is None for launch in launches):
+        raise ProfileError(f"of its {len(launches)} launches, none is in the NVTX range of a program")
+    return [
+        tuple(launch.kernel for launch in launches if launch.program == n) if outcome.is_measured else None
+        for n, outcome in enumerate(outcomes)
+    ]

@@ -16,7 +16,6 @@ SECTIONS = (
     *("WarpStateStats", "SchedulerStats", "ComputeWorkloadAnalysis"),
 )
 METRICS = ("dram__bytes_read.sum", "dram__bytes_write.sum")  # in no section of those
-SEPARATOR = "spin_kernel"  # what torch.cuda._sleep launches
 
 NO_PERMISSION = "the driver keeps performance counters from this user (ERR_NVGPUCTRPERM)"
 HOW_TO_GET_PERMISSION = (
@@ -51,10 +50,10 @@ def profile_command(ncu: str, program: Sequence[str]) -> list[str]:
     """The command that profiles a program between cudaProfilerStart and cudaProfilerStop, into `REPORT`.
 
     Clocks are left alone: latencies are measured elsewhere, and others use the GPU. Caches are flushed before every
-    pass, which is ncu's default and what the timer does.
+    pass, which is ncu's default and what the timer does. Every launch is kept with the ranges of NVTX that are open.
     """
     sections = [part for name in SECTIONS for part in ("--section", name)]
-    how = ["--target-processes", "all", "--clock-control", "none", "--profile-from-start", "off"]
+    how = ["--target-processes", "all", "--clock-control", "none", "--profile-from-start", "off", "--nvtx"]
     return [ncu, *how, *sections, "--metrics", ",".join(METRICS), "-f", "-o", REPORT, *program]
 
 
@@ -70,6 +69,7 @@ class Complaint(NamedTuple):
     is_lasting: bool = False
 
 
+NOTHING_LAUNCHED = Complaint("no kernel was launched while it was profiled")
 _COMPLAINTS = (
     (r"ERR_NVGPUCTRPERM", Complaint(f"{NO_PERMISSION}; {HOW_TO_GET_PERMISSION}", True)),
     (
@@ -80,7 +80,7 @@ _COMPLAINTS = (
         r"driver is not compatible|not supported on this (?:driver|GPU)|unsupported GPU|driver version is insufficient",
         Complaint("this Nsight Compute does not fit the driver or the GPU; install the version of its CUDA", True),
     ),
-    (r"No kernels were profiled", Complaint("no kernel was launched while it was profiled")),
+    (r"No kernels were profiled", NOTHING_LAUNCHED),
     (r"No space left on device", Complaint("no space is left for its report")),
 )
 _ERROR_LINE = re.compile(r"^==ERROR==\s*(.+)$", re.MULTILINE)

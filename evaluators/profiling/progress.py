@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 BATCH = "batch.json"
 READY = "ready"
@@ -24,12 +24,19 @@ MAX_WORDS = 300
 
 
 class Outcome(NamedTuple):
-    """What became of one program in one process. `is_marked`: its launches are in the report, behind a separator."""
+    """What became of one program in one process."""
 
-    is_marked: bool = False
     is_measured: bool = False
     error: str = ""
     is_fatal: bool = False  # the process ended in it
+
+
+def take_batch(folder: Path) -> dict[str, Any]:
+    """What the worker is to do. The file is gone then: the names of ranges are no business of a program."""
+    path = folder / BATCH
+    batch: dict[str, Any] = json.loads(path.read_text())
+    path.unlink()
+    return batch
 
 
 def note(folder: Path, index: int, step: str, error: str = "") -> None:
@@ -57,7 +64,6 @@ def _outcome(steps: dict[str, str]) -> Outcome:
     begun = "load" in steps
     ended = "measured" in steps or "failed" in steps or ("loaded" in steps and "measure" not in steps)
     return Outcome(
-        is_marked="marked" in steps,
         is_measured="measured" in steps,
         error=steps.get("failed", ""),
         is_fatal=begun and not ended,

@@ -16,6 +16,7 @@ from evaluators.profiling.errors import ProfileError
 
 KERNEL = "kernel name"
 METRIC = "metric name"
+_RANGES = "push/pop_range"  # "thread Domain:Push/Pop_Range:PL_Type:...", one column with --nvtx
 _ID = "id"
 _NEW_ROW = re.compile(r'"\d+",')
 _LINE_END = re.compile(r"\r?\n|\r")
@@ -33,6 +34,11 @@ class Row(NamedTuple):
     @property
     def is_details(self) -> bool:
         return METRIC in self.cells
+
+    @property
+    def ranges(self) -> str:
+        """The ranges of NVTX that were open at the launch, each in quotes behind the number of the thread."""
+        return next((cell for name, cell in self.cells.items() if _RANGES in name), "")
 
 
 def read_rows(text: str) -> Iterator[Row]:

@@ -1,13 +1,13 @@
 """The process under ncu: `python -P -m evaluators.profiling.worker`, in the workspace of its job.
 
 Loads and compiles every program without a launch, waits until it may use the GPU, then runs each once to warm up and
-once between cudaProfilerStart and cudaProfilerStop, behind a separator. Programs are code of candidates that passed
-the gates: one that raises is left out; one that ends the process is seen from `progress` by whoever started it.
+once between cudaProfilerStart and cudaProfilerStop, in a range of NVTX that is named after it. Programs are code of
+candidates that passed the gates: one that raises is left out; one that ends the process is seen from `progress` by
+whoever started it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -25,10 +25,12 @@ from evaluators.cuda_session import compile_only
 from evaluators.device_memory import SharedRegion, place_value
 from evaluators.precision import apply_precision
 from evaluators.profiling import progress
+from evaluators.profiling.ranges import range_name
 from evaluators.sandbox.candidate import build, load_candidate
 
 Program = Callable[..., Any]
 PATIENCE_S = 3600.0  # for the GPU's lock; the deadline of the job ends it sooner
+MOST_OPEN_RANGES = 100  # that a program leaves behind
 
 
 class OutOfTime(Exception):  # noqa: N818  the program's fault, told like any other of its exceptions
@@ -77,10 +79,9 @@ class Worker:
     def _measure_one(self, index: int, program: Program) -> None:
         torch.cuda.profiler.start()
         try:
-            torch.cuda._sleep(1)
-            progress.note(self._folder, index, "marked")
-            program(*self._inputs)
-            torch.cuda.synchronize()
+            with _in_range(range_name(self._batch["nonce"], index)):
+                program(*self._inputs)
+                torch.cuda.synchronize()
         finally:
             torch.cuda.profiler.stop()
 
@@ -104,6 +105,18 @@ def _quietly(program: Program, inputs: list[Any]) -> None:
 
 
 @contextmanager
+def _in_range(name: str) -> Iterator[None]:
+    """Launches in the body have this range of NVTX; it ends with the body, and so do those that the body left open."""
+    depth = torch.cuda.nvtx.range_push(name)
+    try:
+        yield
+    finally:
+        for _ in range(MOST_OPEN_RANGES):
+            if torch.cuda.nvtx.range_pop() <= depth:  # the level of what it ended, negative where there was nothing
+                break
+
+
+@contextmanager
 def _limited(seconds: float) -> Iterator[None]:
     """Raises `OutOfTime` in the body after so long, at the next step of Python code."""
 
@@ -122,7 +135,7 @@ def _limited(seconds: float) -> Iterator[None]:
 def main() -> None:
     """Serves one batch and ends."""
     folder = Path.cwd()
-    worker = Worker(folder, json.loads((folder / progress.BATCH).read_text()))
+    worker = Worker(folder, progress.take_batch(folder))
     with torch.no_grad():
         worker.load()
         (folder / progress.READY).write_text(str(os.getpid()))

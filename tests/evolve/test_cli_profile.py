@@ -70,7 +70,8 @@ def test_a_file_that_is_not_there_ends_with_2_and_a_hint(capsys: pytest.CaptureF
 
 @pytest.fixture
 def counted() -> ProfileResult:
-    kernels = read_report((DATA / "two_kernels_details.csv").read_text(), (DATA / "two_kernels_raw.csv").read_text())
+    pages = [(DATA / f"two_kernels_{page}.csv").read_text() for page in ("details", "raw")]
+    kernels = [launch.kernel for launch in read_report(*pages, nonce="")]
     profile = combine(kernels)
     tier = classify(profile.compute_sol_pct, profile.memory_sol_pct)
     report = diagnose(profile, "", (), "sm_90", tier)

@@ -14,6 +14,7 @@ from support.runs import make_problem, make_run, one_evaluation
 from db.measures import Tier
 from db.profile import Profile
 from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
+from evaluators.profiling.costs import START_S
 from evolve.config import CounterSettings
 from evolve.counters import FIRST_PATIENCE_S, MAX_FAILURES, N_FIRST, CounterQueue, revised
 from evolve.events import CounterReport
@@ -21,7 +22,7 @@ from evolve.judging import ActorPool
 
 PROBLEM = make_problem()
 RUN = make_run(PROBLEM)
-GPU_S = 2.0  # that a reader takes for each program
+GPU_S = 2.0  # that a reader takes for each program, beside the start of its process
 LONG_S = 1000.0  # after this any share allows a few programs
 
 
@@ -37,7 +38,7 @@ class Reader:
         assert len(provisional) == len(candidates)
         self._batches.append([c.source for c in candidates])
         note = "" if self._source == "ncu" else "nobody may read them"
-        profile = Profile(source=self._source, memory_sol_pct=50.0, note=note, gpu_s=GPU_S)
+        profile = Profile(source=self._source, memory_sol_pct=50.0, note=note, gpu_s=GPU_S + START_S / len(candidates))
         return [profile] * len(candidates)
 
     def batches(self) -> list[list[str]]:
@@ -127,11 +128,11 @@ def test_a_profiler_takes_no_more_than_its_share_of_the_gpu() -> None:
     assert stage.wait(1) == [["VALUE = 3"]]  # in advance
     for n, us in enumerate((90.0, 80.0, 70.0)):
         stage.queue.offer(made(n, us))
-    stage.clock.now = 35.0  # 3.5 s of the GPU, of which 2 are spent and the next program costs 2
+    stage.clock.now = 65.0  # 6.5 s of the GPU, of which 3.5 are spent, and the next program costs 3.5
     assert len(stage.wait(1)) == 1
-    stage.clock.now = 60.0
+    stage.clock.now = 95.0  # two programs cost 5.5
     assert stage.wait(2) == [["VALUE = 3"], ["VALUE = 2", "VALUE = 1"]]
-    assert stage.queue.report == CounterReport(n_asked=3, n_read=3, gpu_s=6.0)
+    assert stage.queue.report == CounterReport(n_asked=3, n_read=3, gpu_s=9.0)
 
 
 def test_the_first_batch_is_early_and_small() -> None:

@@ -1,7 +1,8 @@
 """Stands in for Nsight Compute, where there is no GPU: the same options, reports made of real ones, real complaints.
 
-`python -m tests.support.ncu_stand_in [--says TEXT] [ncu's options]`. A report is a JSON list of kernel names; each
-becomes a launch with the counters of a softmax that ncu measured on an H200. With `--says TEXT` it complains instead.
+`python -m tests.support.ncu_stand_in [--says TEXT] [ncu's options]`. A report is a JSON list of kernel names, each with
+the ranges of NVTX that were open (none without --nvtx); each becomes a launch with the counters of a softmax that ncu
+measured on an H200. With `--says TEXT` it complains instead.
 """
 
 from __future__ import annotations
@@ -29,16 +30,19 @@ def main() -> None:
     if says:
         print(says)
         sys.exit(1)
-    launches = Path(LAUNCHES)
-    if launches.exists():
-        Path(options[report]).write_text(launches.read_text())
+    if Path(LAUNCHES).exists():
+        launches = json.loads(Path(LAUNCHES).read_text())
+        kept = [(kernel, ranges if "--nvtx" in options else []) for kernel, ranges in launches]
+        Path(options[report]).write_text(json.dumps(kept))
+    else:
+        print("==WARNING== No kernels were profiled.")
     if code:
         print(f"==ERROR== The application returned an error code ({code}).")
 
 
-def print_page(kernels: list[str], options: list[str]) -> None:
+def print_page(launches: list[tuple[str, list[str]]], options: list[str]) -> None:
     page = options[options.index("--page") + 1]
-    text = (DATA / f"two_kernels_{page}.csv").read_text()
+    text = (DATA / f"nvtx_column_added_{page}.csv").read_text()
     start = text.index('"ID"')
     rows = list(csv.reader(text[start:].splitlines()))
     name = rows[0].index("Kernel Name")
@@ -47,10 +51,16 @@ def print_page(kernels: list[str], options: list[str]) -> None:
     write(rows[0])
     if page == "raw":
         write(rows[1])
-    for n, kernel in enumerate(kernels):
+    for n, (kernel, ranges) in enumerate(launches):
         for row in rows[1:]:
             if row[0] == "0":
-                write([str(n), *row[1:name], kernel, *row[name + 1 :]])
+                write([str(n), *row[1:4], cell_of(ranges), "", kernel, *row[name + 1 :]])
+
+
+def cell_of(ranges: list[str]) -> str:
+    """The column of push/pop ranges, as Nsight Compute 2025.3 prints it."""
+    named = "".join(f' "<default domain>:{name}:none:none:none:none:none:none" ' for name in ranges)
+    return f"13364 {named}" if ranges else ""
 
 
 if __name__ == "__main__":

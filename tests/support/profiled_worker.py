@@ -1,6 +1,6 @@
 """Stands in for the worker that ncu runs, where there is no GPU: programs are a list of words, launches are names.
 
-`launch NAME`, `raise`, `die`, `load-die`, `sleep`: what a program does while it is measured.
+`launch NAME`, `raise`, `die`, `load-die`, `sleep`, `push:RANGE`, `pop`: what a program does while it is measured.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import time
 from pathlib import Path
 
 from evaluators.profiling import progress
-from evaluators.profiling.ncu import SEPARATOR
+from evaluators.profiling.ranges import range_name
 from tests.support.ncu_stand_in import LAUNCHES
 
 FOLDER = Path.cwd()
+Launches = list[tuple[str, list[str]]]  # names, each with the ranges that were open
 
 
 def main() -> None:
-    batch = json.loads((FOLDER / progress.BATCH).read_text())
+    batch = progress.take_batch(FOLDER)
     sources = [program["source"].split() for program in batch["programs"]]
     for n, words in enumerate(sources):
         progress.note(FOLDER, n, "load")
@@ -27,16 +28,14 @@ def main() -> None:
         progress.note(FOLDER, n, "loaded")
     (FOLDER / progress.READY).write_text(str(os.getpid()))
     assert progress.wait_for(FOLDER / progress.GO, time.monotonic() + 60, lambda: False)
-    launches: list[str] = []
+    launches: Launches = []
     for n, words in enumerate(sources):
-        measure(n, words, launches)
+        measure(n, words, [range_name(batch["nonce"], n)], launches)
     (FOLDER / progress.DONE).touch()
 
 
-def measure(n: int, words: list[str], launches: list[str]) -> None:
+def measure(n: int, words: list[str], ranges: list[str], launches: Launches) -> None:
     progress.note(FOLDER, n, "measure")
-    launch(f"at::{SEPARATOR}(long)", launches)
-    progress.note(FOLDER, n, "marked")
     for word in words:
         if word == "raise":
             progress.note(FOLDER, n, "failed", "ValueError: it does not like this")
@@ -45,13 +44,14 @@ def measure(n: int, words: list[str], launches: list[str]) -> None:
             os._exit(3)
         if word == "sleep":
             time.sleep(600)
-        launch(word, launches)
+        if word == "pop":
+            ranges.pop()
+        elif word.startswith("push:"):
+            ranges.append(word.removeprefix("push:"))
+        else:
+            launches.append((word, [*ranges]))
+            (FOLDER / LAUNCHES).write_text(json.dumps(launches))
     progress.note(FOLDER, n, "measured")
-
-
-def launch(name: str, launches: list[str]) -> None:
-    launches.append(name)
-    (FOLDER / LAUNCHES).write_text(json.dumps(launches))
 
 
 if __name__ == "__main__":

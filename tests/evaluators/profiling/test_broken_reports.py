@@ -22,6 +22,7 @@ JUNK = [
     *(b"(0, 0, 0)", b"-5 %", b"==PROF==", b"\n", b"\r\n", b"\r", b"ID", b"Kernel Name", b"\xe2\x80\xa8"),
 ]
 N_MUTATIONS = 900
+NONCE, PROGRAMS = "3f2a9c0d51e8b746", (0, 2)  # of the pages with ranges; another range there pretends to be program 1
 
 Mutation = Callable[[random.Random, list[bytes]], list[bytes]]
 
@@ -117,7 +118,9 @@ def check_counters(counters: Counters) -> None:
 
 def read(pages: list[bytes]) -> Profile | None:
     try:
-        return combine(read_report(*pages))
+        launches = read_report(*pages, nonce=NONCE)
+        assert {launch.program for launch in launches} <= {None, *PROGRAMS}
+        return combine([launch.kernel for launch in launches])
     except ProfileError as error:
         assert error.message
         return None
@@ -132,6 +135,19 @@ def test_a_broken_report_is_read_as_far_as_it_can_be_or_refused(first: int):
         for kernel in profile.kernels:
             check_counters(kernel)
     assert 30 < len(found) < 100  # the generator neither spares all nor destroys all
+
+
+def test_mutations_reach_the_column_of_ranges():
+    broken = (broken_report(seed) for seed in range(N_MUTATIONS))
+    intact = next(page for page in PAGES if b"Push/Pop" in page and b'"Metric Name"' not in page)
+    cells = [b"evolve-program-" + NONCE.encode() + b"-%d:" % n for n in PROGRAMS]
+    assert all(cell in intact for cell in cells)
+    partly = sum(
+        any(cell in page for cell in cells) and not all(cell in page for cell in cells)
+        for pages in broken
+        for page in pages
+    )
+    assert partly > 20
 
 
 def test_the_thinned_page_reads_like_the_whole_one():

@@ -65,7 +65,8 @@ def counted(stalls: dict[str, float], **fields: Any) -> Profile:
 @pytest.fixture(scope="module")
 def reports() -> list[BottleneckReport]:
     """Of a softmax and a product of an H200, one after the other."""
-    kernels = read_report((DATA / "two_kernels_details.csv").read_text(), (DATA / "two_kernels_raw.csv").read_text())
+    pages = [(DATA / f"two_kernels_{page}.csv").read_text() for page in ("details", "raw")]
+    kernels = [launch.kernel for launch in read_report(*pages, nonce="")]
     return [diagnosed(combine([kernel])) for kernel in kernels]
 
 

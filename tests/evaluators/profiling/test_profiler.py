@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from db.profile import Profile
-from evaluators.profiling import batch, profiler
+from evaluators.profiling import batch, profiler, progress
 from evaluators.profiling.batch import Source
 from evaluators.profiling.ncu import explain
 from evaluators.profiling.profiler import Profiler
@@ -80,6 +80,35 @@ def test_a_program_that_raises_keeps_what_it_had_and_the_others_get_counters(zyg
     assert "failed under the profiler: ValueError: it does not like this" in bad.note
 
 
+def test_ranges_of_its_own_give_a_program_no_launches_of_another(zygote: Zygote, tmp_path: Path):
+    posing = "b push:evolve-program-0 c pop push:evolve-program-0123456789abcdef-0 d"
+    first, second, third = profile(zygote, ncu_in(tmp_path), ["a", posing, "e pop f"])
+    assert [[k.kernel for k in p.kernels] for p in (first, second, third)] == [["a"], ["b", "c", "d"], ["e"]]
+
+
+def test_a_program_without_launches_is_told_so(zygote: Zygote, tmp_path: Path):
+    good, idle = profile(zygote, ncu_in(tmp_path), ["a", ""])
+    assert good.source == "ncu"
+    alone = profile(zygote, ncu_in(tmp_path), [""])[0]
+    assert idle.source == alone.source == "compiled" and idle.note == alone.note == "no kernel was launched"
+
+
+def test_a_report_that_names_no_program_is_refused(zygote: Zygote, tmp_path: Path):
+    profiles = profile(zygote, ncu_in(tmp_path), ["pop a", "pop b"])
+    assert all("of its 2 launches, none is in the NVTX range of a program" in p.note for p in profiles)
+    assert [p.source for p in profiles] == ["compiled"] * 2
+
+
+def test_a_full_batch_has_the_gpu_for_two_seconds_a_program_at_most():
+    assert batch.seconds_for(profiler.MAX_BATCH) + batch.OVERRUN_S <= 2.0 * profiler.MAX_BATCH
+    assert batch.seconds_for(1) == batch.MOST_SECONDS
+
+
+def test_what_a_worker_is_to_do_is_gone_once_it_knows(tmp_path: Path):
+    (tmp_path / progress.BATCH).write_text('{"nonce": "n"}')
+    assert progress.take_batch(tmp_path) == {"nonce": "n"} and not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize("deed", ["b die", "load-die"])
 def test_a_program_that_ends_the_process_does_not_take_the_others_with_it(zygote: Zygote, tmp_path: Path, deed: str):
     gpu = Gpu()
@@ -98,7 +127,9 @@ def test_tries_are_bounded(zygote: Zygote, tmp_path: Path):
 def test_a_program_that_takes_too_long_gives_the_gpu_back(
     zygote: Zygote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for name, value in (("MOST_SECONDS", 0.5), ("SECONDS_PER_PROGRAM", 0.2), ("OVERRUN_S", 0.5), ("WRITE_S", 1.0)):
+    for name, value in (("MOST_SECONDS", 0.5), ("START_S", 0.0), ("SECONDS_PER_PROGRAM", 0.2)):
+        monkeypatch.setattr(batch, name, value)
+    for name, value in (("OVERRUN_S", 0.5), ("WRITE_S", 1.0)):
         monkeypatch.setattr(batch, name, value)
     gpu = Gpu()
     first, slow = profile(zygote, ncu_in(tmp_path), ["a", "b sleep"], gpu)

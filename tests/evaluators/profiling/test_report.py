@@ -8,18 +8,27 @@ from pathlib import Path
 import pytest
 
 from db.profile import KernelProfile
+from evaluators.profiling import report
 from evaluators.profiling.errors import ProfileError
-from evaluators.profiling.report import read_report
+from evaluators.profiling.ncu import SECTIONS
+from evaluators.profiling.ranges import new_nonce, program_in, range_name
 
 DATA = Path(__file__).parents[2] / "data" / "ncu"
 DETAILS = (DATA / "two_kernels_details.csv").read_text()
 RAW = (DATA / "two_kernels_raw.csv").read_text()
+RANGED = [(DATA / f"nvtx_column_added_{page}.csv").read_text() for page in ("details", "raw")]
+NONCE = "3f2a9c0d51e8b746"  # in the names of the ranges there
 EIGHT = (DATA / "eight_variants_details.csv").read_text()
 
 SMALL_HEADER = (
     '"ID","Kernel Name","Block Size","Grid Size","Section Name","Metric Name","Metric Unit","Metric Value",'
     '"Rule Name","Rule Type","Rule Description"'
 )
+
+
+def read_report(*pages: str | bytes) -> tuple[KernelProfile, ...]:
+    """Every launch of a report, whoever made it."""
+    return tuple(launch.kernel for launch in report.read_report(*pages, nonce=""))
 
 
 def small(*rows: str, header: str = SMALL_HEADER) -> KernelProfile:
@@ -190,3 +199,72 @@ def test_without_sections_there_is_what_is_left():
 def test_what_is_no_report_says_what_it_is(text: str, says: str):
     with pytest.raises(ProfileError, match=says):
         read_report(text)
+
+
+def test_every_launch_is_that_of_the_program_in_whose_range_it_was_made():
+    product = read_report(DETAILS, RAW)[1]
+    found = report.read_report(*RANGED, nonce=NONCE)
+    assert [(launch.program, launch.kernel.kernel) for launch in found] == [(0, "sm"), (2, "mm"), (None, "sm")]
+    assert found[1].kernel.model_copy(update={"rules": product.rules}) == product
+    assert found[0].kernel.duration_us == pytest.approx(63.36) and found[2].kernel.duration_us == pytest.approx(63.36)
+    assert [launch.program for launch in report.read_report(RANGED[0], nonce=NONCE)] == [0, 2, None]
+    assert {launch.program for launch in report.read_report(*RANGED, nonce="another")} == {None}
+
+
+def test_a_row_that_is_not_of_the_program_is_kept_from_its_launch():
+    forged = [line for line in RANGED[0].splitlines() if line.startswith('"2"') and "Duration" in line]
+    forged = [line.replace('"2"', '"1"', 1).replace("63,", "1,") for line in forged]
+    page = RANGED[0] + "\n".join(forged)
+    assert forged and [launch.program for launch in report.read_report(page, nonce=NONCE)] == [0, 2, None, None]
+    found = {launch.program: launch.kernel for launch in report.read_report(page, nonce=NONCE)}
+    assert found[2].duration_us == read_report(RANGED[0])[1].duration_us
+
+
+OWN, OTHER = range_name(NONCE, 3), range_name(NONCE, 31)
+
+
+@pytest.mark.parametrize(
+    ("cell", "program"),
+    [
+        (f'13364  "<default domain>:{OWN}:none:none:none:none:none:none" ', 3),
+        (f'13364  "<default domain>:{OTHER}:none:none:none:none:none:none" ', 31),
+        (f'1  "<default domain>:{OWN}:none:none"  "<default domain>:evolve-program-7:none:none" ', 3),
+        (f'1  "<default domain>:{OWN}:none:none"  "<default domain>:{range_name("0" * 16, 7)}:none:none" ', 3),
+        (f'1  "<default domain>:{OWN}:none:none"  "<default domain>:{OTHER}:none:none" ', None),
+        (f"1  <default domain>:{OWN}:none:none", 3),
+        ('1  "<default domain>:evolve-program-7:none:none" ', None),
+        (f'1  "<default domain>:evolve-program-{NONCE}-:none:none" ', None),
+        (f'1  "<default domain>:evolve-program-{NONCE}-99999:none:none" ', None),
+        ("", None),
+    ],
+)
+def test_a_range_names_its_program_whatever_ranges_that_opens(cell: str, program: int | None):
+    assert program_in(cell, NONCE) == program
+
+
+def test_the_programs_of_another_batch_have_other_names():
+    assert len({range_name(new_nonce(), 0) for _ in range(100)}) == 100
+
+
+# as rows of metrics call them; rows of rules have the name by which ncu is asked
+TITLES = {
+    "SpeedOfLight": "GPU Speed Of Light Throughput",
+    "Occupancy": "Occupancy",
+    "LaunchStats": "Launch Statistics",
+    "MemoryWorkloadAnalysis": "Memory Workload Analysis",
+    "WarpStateStats": "Warp State Statistics",
+    "SchedulerStats": "Scheduler Statistics",
+    "ComputeWorkloadAnalysis": "Compute Workload Analysis",
+}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_section_brings_what_no_other_does(section: str):
+    """A section that nothing is missed without would be replayed in vain."""
+    names = f'"9.0","({re.escape(TITLES[section])}|{section})"'
+    rows = re.split(r'(?m)^(?="\d+","505",)', RANGED[0])
+    without = read_report("".join(row for row in rows if not re.search(names, row)))
+    for less, whole in zip(without, read_report(RANGED[0]), strict=False):
+        if less.model_fields_set < whole.model_fields_set or less.stalls != whole.stalls or less.rules != whole.rules:
+            return
+    pytest.fail(f"{section} brings nothing of its own")
