@@ -64,6 +64,7 @@ def test_programs_that_were_not_delivered_count_apart() -> None:
     figures = figures_of(ROWS)
     assert figures.delivered is not None and figures.programs is not None
     assert figures.delivered.smallest == 1.0 and figures.delivered.share_below == 0.0
+    assert figures.delivered.share_above == 0.6  # a baseline that is kept is not above 1
     assert figures.programs.smallest == 0.8 and figures.programs.share_below == 0.25 and figures.programs.n == 4
 
 
