@@ -30,8 +30,8 @@ from evaluators.timing import (
     Timer,
     call_us,
     flatten_outputs,
+    fresh_us,
     open_timer,
-    roll_into,
     rotate_inputs,
 )
 
@@ -120,14 +120,8 @@ class Session(ABC):
         """What the timed launches make of inputs that they never saw, and how long they take with such in every set:
         a program that keeps answers is slower then."""
         assert self._timer is not None
-        fresh = self.inputs_of(self._workload)
-        for k, own in enumerate(self._sets):
-            shift = 0 if k == self._watched_set else k + message["shift"]
-            for mine, theirs in zip(own, fresh, strict=True):
-                if isinstance(mine, Tensor):
-                    roll_into(mine, theirs, shift)
-        us = self._timer.replay_us(1)
-        return {**self._deliver(self._timer.outputs(), self._workload), "us": us}
+        us = fresh_us(self._timer, self._sets, self.inputs_of(self._workload), self._watched_set, message["shift"])
+        return {**self._deliver(self._timer.outputs(), self._workload), "us": [us]}
 
     def _release(self, _: Message) -> Message:
         self._timer = None

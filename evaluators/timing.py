@@ -197,6 +197,23 @@ def open_timer(
     return EventTimer(program, sets, l2_bytes, watched % rotation.n_launches), why
 
 
+def fresh_us(timer: Timer, sets: Sequence[Sequence[Any]], fresh: Sequence[Any], watched_set: int, shift: int) -> float:
+    """Time of one launch, in microseconds, on inputs that no set held before. The watched set ends with `fresh` as it
+    is, the others with `fresh` rolled by other amounts for every `shift`.
+
+    For one replay before, all sets hold `fresh` rolled further: what a program keeps of an earlier look is gone then.
+    """
+    us = 0.0
+    for further in (len(sets) + 1, 0):
+        for k, own in enumerate(sets):
+            k_shift = 0 if k == watched_set and not further else k + shift + further
+            for mine, theirs in zip(own, fresh, strict=True):
+                if isinstance(mine, Tensor):
+                    roll_into(mine, theirs, k_shift)
+        us = timer.replay_us(1)[0]
+    return us
+
+
 def call_us(program: Program, sets: Sequence[Sequence[Any]], n_calls: int, n_repeats: int) -> list[float]:
     """Microseconds of one call by the host's clock: `n_calls` calls over the sets in turn, then one synchronisation."""
     found = []

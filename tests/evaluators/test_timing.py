@@ -1,8 +1,12 @@
 """What of timing needs no GPU: how many sets and launches, how sets differ, how outputs are flattened."""
 
+from typing import Literal
+
+import pytest
 import torch
 
-from evaluators.timing import flatten_outputs, plan_rotation, roll_into, rotate_inputs
+from evaluators.gates.integrity import check_fresh
+from evaluators.timing import flatten_outputs, fresh_us, plan_rotation, roll_into, rotate_inputs
 
 MEGA = 2**20
 
@@ -43,6 +47,46 @@ def test_fresh_values_go_into_the_memory_that_was_timed():
     assert torch.equal(target, torch.roll(fresh, 2, 0))
     roll_into(target, fresh, 4)
     assert torch.equal(target, fresh)
+
+
+class Keeping:
+    """A timed program that leaves an answer where it finds it in its output, four launches over two sets: the watched
+    one has an output of its own, the others share the allocator's."""
+
+    method: Literal["graph", "events"] = "graph"
+    n_launches = 4
+
+    def __init__(self, sets: list[list[torch.Tensor]], watched: int) -> None:
+        self._sets = sets
+        self._watched = watched
+        self._answers = {True: torch.empty(0), False: torch.empty(0)}
+
+    def replay_us(self, n: int) -> list[float]:
+        return [sum(self._launch(i) for i in range(self.n_launches)) / self.n_launches for _ in range(n)]
+
+    def sustain(self, n: int) -> float:
+        return 1e-6 * sum(self.replay_us(n))
+
+    def outputs(self) -> list[torch.Tensor]:
+        self.replay_us(1)
+        return [self._answers[True]]
+
+    def _launch(self, i: int) -> float:
+        x, place = self._sets[i % len(self._sets)][0], i == self._watched
+        is_done = torch.equal(self._answers[place], x)
+        self._answers[place] = x.clone()
+        return 10.0 if is_done else 800.0
+
+
+@pytest.mark.parametrize("watched", range(4))
+def test_however_often_one_looks_a_program_that_keeps_answers_is_slower_on_fresh_inputs(watched: int):
+    fresh = [torch.randn(64, 3)]
+    sets = rotate_inputs([torch.randn(64, 3)], 2)
+    timer = Keeping(sets, watched)
+    usual_us = timer.replay_us(3)[-1]
+    for shift in range(1, 9):
+        assert not check_fresh(fresh_us(timer, sets, fresh, watched % 2, shift), usual_us).passed
+        assert torch.equal(timer.outputs()[0], fresh[0])
 
 
 def test_outputs_are_flattened_in_order():
