@@ -23,6 +23,9 @@ MAX_PROGRESS_BYTES = 1 << 20
 MAX_WORDS = 300
 
 
+_ENDS = ("measured", "failed", "put off")
+
+
 class Outcome(NamedTuple):
     """What became of one program in one process."""
 
@@ -40,7 +43,8 @@ def take_batch(folder: Path) -> dict[str, Any]:
 
 
 def note(folder: Path, index: int, step: str, error: str = "") -> None:
-    """Append a line: program `index` begins `load` or `measure`, or has `loaded` or `measured`, or `failed`."""
+    """Append a line: program `index` begins `load` or `measure`, or has `loaded` or `measured`, or `failed`, or is
+    `put off`: the time of the batch was used up, and another process may try it."""
     line = json.dumps({"index": index, "step": step, "error": error[:MAX_WORDS]})
     with open(folder / PROGRESS, "a") as file:
         file.write(line + "\n")
@@ -62,7 +66,7 @@ def read_outcomes(text: str, n_programs: int) -> list[Outcome]:
 
 def _outcome(steps: dict[str, str]) -> Outcome:
     begun = "load" in steps
-    ended = "measured" in steps or "failed" in steps or ("loaded" in steps and "measure" not in steps)
+    ended = not steps.keys().isdisjoint(_ENDS) or ("loaded" in steps and "measure" not in steps)
     return Outcome(
         is_measured="measured" in steps,
         error=steps.get("failed", ""),

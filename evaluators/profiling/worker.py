@@ -37,6 +37,10 @@ class OutOfTime(Exception):  # noqa: N818  the program's fault, told like any ot
     """The program takes longer under the profiler than it may."""
 
 
+class PutOff(Exception):  # noqa: N818  nobody's fault
+    """The time of the batch is used up before the program's own."""
+
+
 class Worker:
     """The programs of one batch, on one GPU."""
 
@@ -66,11 +70,13 @@ class Worker:
 
         A fault that poisons the GPU's context ends the process.
         """
-        end = time.monotonic() + self._batch["budget_s"]
-        for index, program in self._programs.items():
+        end, own_s = time.monotonic() + self._batch["budget_s"], self._batch["program_s"]
+        for n, (index, program) in enumerate(self._programs.items()):
             if (left_s := end - time.monotonic()) <= 0:
                 return
-            with self._noted(index, "measure", "measured"), _limited(min(left_s, self._batch["program_s"])):
+            is_its_own = n == 0 or left_s >= own_s
+            over = OutOfTime(f"it takes more than {own_s:g} s under the profiler") if is_its_own else PutOff()
+            with self._noted(index, "measure", "measured"), _limited(min(left_s, own_s), over):
                 program(*self._inputs)
                 torch.cuda.synchronize()
                 self._measure_one(index, program)
@@ -90,6 +96,8 @@ class Worker:
         progress.note(self._folder, index, begin)
         try:
             yield
+        except PutOff:
+            progress.note(self._folder, index, "put off")
         except Exception as error:  # candidate code: the others of the batch go on
             progress.note(self._folder, index, "failed", f"{type(error).__name__}: {error}")
         else:
@@ -117,11 +125,11 @@ def _in_range(name: str) -> Iterator[None]:
 
 
 @contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raises `OutOfTime` in the body after so long, at the next step of Python code."""
+def _limited(seconds: float, over: Exception) -> Iterator[None]:
+    """Raises `over` in the body after so long, at the next step of Python code."""
 
     def ring(_: int, __: FrameType | None) -> None:
-        raise OutOfTime(f"it takes more than {seconds:g} s under the profiler")
+        raise over
 
     before = signal.signal(signal.SIGALRM, ring)
     signal.setitimer(signal.ITIMER_REAL, seconds)

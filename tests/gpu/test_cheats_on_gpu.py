@@ -34,6 +34,8 @@ def test_cheats_are_refused_and_honest_twins_pass(evaluator: Evaluator) -> None:
     problem = evaluator.problem  # type: ignore[attr-defined]
     cheats, honest = of_problem(CHEATS, evaluator), of_problem(HONEST, evaluator)
     verdicts = {s.name: judge(evaluator, problem, s.source, s.name) for s in (*cheats, *honest)}
+    for name, verdict in verdicts.items():
+        print(f"\n{name}: {verdict.outcome} {verdict.reason} {verdict.latency}")
     accepted = [s.name for s in cheats if verdicts[s.name].outcome is Outcome.CORRECT]
     refused = {s.name: verdicts[s.name].reason for s in honest if not verdicts[s.name].is_correct}
     assert (accepted, refused) == ([], {})

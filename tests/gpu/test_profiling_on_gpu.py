@@ -89,6 +89,10 @@ class ModelNew(nn.Module):
 TWICE = """m = torch.empty(x.shape[0], device=x.device)
         rows_max[(x.shape[0],)](x, m, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))"""
 
+# reads 4 TiB behind its input and writes nothing there: what is mapped nearby must not decide which fault it is
+FAR = """m = torch.empty(2, device=x.device)
+        rows_max[(2,)](x, m, 1 << 40, BLOCK=1024)"""
+
 
 def softmax(warps: int, before: str = "pass") -> str:
     return PROGRAM.replace("BEFORE", before).replace("WARPS", str(warps))
@@ -112,7 +116,7 @@ SOURCES = [
     *(softmax(16), softmax(4, TWICE)),
     softmax(8, "__import__('os')._exit(7)"),
     *(softmax(32), softmax(8)),
-    softmax(8, "softmax_rows[(1 << 20,)](x, x, 1 << 20, BLOCK=1024)"),
+    softmax(8, FAR),
     softmax(4),
 ]
 
@@ -186,10 +190,13 @@ def test_each_program_has_its_own_kernels_in_launch_order(batch: list[Profile]) 
 
 
 def test_who_has_no_counters_keeps_the_profile_and_is_told_why(batch: list[Profile]) -> None:
-    assert [batch[n].source for n in FAILING] == ["compiled"] * 3
-    assert batch[RAISES].memory_sol_pct == 11.0
-    assert "not under a profiler" in batch[RAISES].note and "ended the process" in batch[ENDS].note
-    assert "illegal memory access" in batch[POISONS].note or "ended the process" in batch[POISONS].note
+    notes = [batch[n].note for n in FAILING]
+    assert [batch[n].source for n in FAILING] == ["compiled"] * 3, notes
+    assert [batch[n].memory_sol_pct for n in FAILING] == [11.0] * 3
+    assert "failed under the profiler: ValueError: not under a profiler" in batch[RAISES].note
+    assert "ended the process" in batch[ENDS].note
+    faults = ("ended the process", "CUDA error", "[CUDA]")  # the driver, torch or Triton: whoever hears of it first
+    assert any(words in batch[POISONS].note for words in faults), batch[POISONS].note
 
 
 def test_the_gpu_is_lent_for_less_than_two_seconds_a_program(evaluator: Evaluator) -> None:

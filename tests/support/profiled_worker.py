@@ -1,6 +1,7 @@
 """Stands in for the worker that ncu runs, where there is no GPU: programs are a list of words, launches are names.
 
-`launch NAME`, `raise`, `die`, `load-die`, `sleep`, `push:RANGE`, `pop`: what a program does while it is measured.
+`launch NAME`, `raise`, `die`, `load-die`, `sleep`, `push:RANGE`, `pop`: what a program does while it is measured; the
+time of the batch ends at `slow`, unless that is of its first program.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def measure(n: int, words: list[str], ranges: list[str], launches: Launches) -> 
             os._exit(3)
         if word == "sleep":
             time.sleep(600)
+        if word == "slow" and n > 0:
+            progress.note(FOLDER, n, "put off")
+            return
         if word == "pop":
             ranges.pop()
         elif word.startswith("push:"):

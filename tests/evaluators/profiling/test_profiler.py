@@ -99,6 +99,13 @@ def test_a_report_that_names_no_program_is_refused(zygote: Zygote, tmp_path: Pat
     assert [p.source for p in profiles] == ["compiled"] * 2
 
 
+def test_a_program_whose_time_another_used_up_is_tried_again(zygote: Zygote, tmp_path: Path):
+    gpu = Gpu()
+    first, second = profile(zygote, ncu_in(tmp_path), ["a", "b slow"], gpu)
+    assert [[k.kernel for k in p.kernels] for p in (first, second)] == [["a"], ["b", "slow"]]
+    assert gpu.history == ["acquire", "release"] * 2
+
+
 def test_a_full_batch_has_the_gpu_for_two_seconds_a_program_at_most():
     assert batch.seconds_for(profiler.MAX_BATCH) + batch.OVERRUN_S <= 2.0 * profiler.MAX_BATCH
     assert batch.seconds_for(1) == batch.MOST_SECONDS
