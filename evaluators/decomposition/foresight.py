@@ -26,6 +26,8 @@ def foreseen_shares(
     Args:
         hardware: whose rates count; on all of them the order is much the same.
     """
+    if not problems:
+        return []
     request = {
         "problems": [problem.model_dump(mode="json") for problem in problems],
         "hardware": hardware.model_dump(mode="json"),

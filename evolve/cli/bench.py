@@ -14,13 +14,14 @@ from evolve.cli.endings import INTERRUPTED, NEGATIVE
 from evolve.cli.model_view import ModelView, silent
 from evolve.cli.options import AsJson
 from evolve.config import RunConfig, load_config, parse_duration
-from evolve.models.bench import bench as bench_modules
 from evolve.models.bench import modules_of
 from evolve.models.figures import NO_LEVEL, Figures, Group, Spread
+from evolve.models.fleet import Seat
 from evolve.models.records import ModelRun
 from evolve.models.rows import BenchRow
 from evolve.models.run import check_wanted, run_model
 from evolve.models.sheets import percent, times
+from evolve.models.sitting import bench_here
 from evolve.models.table import BenchTable, as_values
 from evolve.models.written import write_table
 
@@ -48,13 +49,19 @@ def bench(
     config: opt.Config = None,
     preset: opt.Preset = "",
     precision: opt.Precision = None,
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            "--gpus", help="GPUs of this machine to use, a module on each.", min=1, show_default="all", metavar="N"
+        ),
+    ] = None,
     as_json: AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
     """Improve every module of a folder once, and print what became of each.
 
-    `--evaluations` and `--time` are for each module. What has results in the folder already is not run again. Ends with
-    1 where a module could not be run.
+    `--evaluations` and `--time` are for each module. Modules that can gain most come first, one on each GPU at a time.
+    What has results in the folder already is not run again. Ends with 1 where a module could not be run.
     """
     files = modules_of(modules)
     options = {
@@ -68,7 +75,15 @@ def bench(
     check_wanted(settings)
     is_quiet = quiet or as_json
     improve = partial(_improve, is_quiet=is_quiet)
-    table = bench_modules(files, settings, improve, folder=out, on_row=_ignore if is_quiet else _say)
+    table = bench_here(
+        files,
+        settings,
+        improve,
+        n_gpus=gpus,
+        folder=out,
+        on_row=_ignore if is_quiet else _say,
+        on_begin=_ignore_seat if is_quiet else _say_seat,
+    )
     written = write_table(table, out)
     if as_json:
         print_json(as_values(table))
@@ -93,6 +108,14 @@ def _ignore(row: BenchRow) -> None:
 def _say(row: BenchRow) -> None:
     known = ", known from an earlier sitting" if row.is_known else ""
     note(f"{row.module}: {row.outcome or row.error}{known}")
+
+
+def _ignore_seat(module: Path, seat: Seat) -> None:
+    """Says nothing."""
+
+
+def _say_seat(module: Path, seat: Seat) -> None:
+    note(f"{module.stem}: begun on GPU {seat.gpus}")
 
 
 def row_values(row: BenchRow) -> dict[str, str]:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from db.errors import ConfigError, EvolveError
+from db.errors import ConfigError
 from evolve.config import RunConfig
 from evolve.models.output import summary_of
 from evolve.models.records import ModelRun
 from evolve.models.rows import BenchRow, level_of, row_of
+from evolve.models.searching import reason_of
 from evolve.models.table import BenchTable
+
+FAILURE = "failure.txt"
+MOST_LETTERS = 300
 
 Improve = Callable[[RunConfig], ModelRun]
 
@@ -28,7 +33,8 @@ def bench(
 ) -> BenchTable:
     """Improves every module once; one whose results lie in `folder` already is taken from there.
 
-    Ends after a module that was interrupted, which is tried again the next time.
+    A module that cannot be run is a row with its error. Ends after one that was interrupted, which is tried again the
+    next time.
 
     Args:
         config: of each module's run; problem, folder and `parts` are set here.
@@ -77,11 +83,24 @@ def known_row(module: Path, place: Path) -> BenchRow | None:
     return None if summary["is_interrupted"] else row.model_copy(update={"is_known": True})
 
 
+def failed_row(module: Path, config: RunConfig, error: str) -> BenchRow:
+    """The row of a module that has no outcome."""
+    return BenchRow(module=module.stem, level=level_of(module), precision=config.precision, error=error)
+
+
 def _improved(module: Path, config: RunConfig, improve: Improve) -> tuple[BenchRow, bool]:
     try:
         ended = improve(config)
-    except EvolveError as error:  # of this module; the others stand
-        said = " ".join(error.message.split())
-        failed = BenchRow(module=module.stem, level=level_of(module), precision=config.precision, error=said)
-        return failed, False
+    except Exception as error:  # the boundary of a module, whatever its file does to us: the others stand
+        return failed_row(module, config, _told(error, Path(config.out))), False
     return row_of(module, json.loads(json.dumps(summary_of(ended)))), ended.is_interrupted
+
+
+def _told(error: Exception, place: Path) -> str:
+    """What went wrong, in a line. A fault that is nobody's to mend leaves its traceback in the module's folder."""
+    if reason := reason_of(error):
+        return reason
+    place.mkdir(parents=True, exist_ok=True)
+    (place / FAILURE).write_text("".join(traceback.format_exception(error)))
+    first = " ".join(str(error).split())[:MOST_LETTERS]
+    return f"{type(error).__name__}: {first}, see {place / FAILURE}"

@@ -1,0 +1,181 @@
+"""Several modules at once: who runs when and on which GPU, what becomes of those that fail, and one archive at the end.
+
+The processes are real; most of them are stand-ins for `evolve run`, which needs a GPU.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from db.archive import ProgramArchive
+from db.errors import ConfigError
+from evaluators.decomposition.classify import ModelOutcome, ModelResult
+from evolve.config import RunConfig, load_config, make_config
+from evolve.models.fleet import CONFIG, Seat, bench_side_by_side
+from evolve.models.merging import merge_archives
+from evolve.models.order import in_order_of_gain
+from evolve.models.output import summary_of
+from evolve.models.records import ModelRun
+from evolve.models.rows import BenchRow
+from evolve.models.sitting import bench_here, seats_of, visible_gpus
+from tests.support.decompositions import decomposition_of
+from tests.support.runs import make_problem, make_run, one_evaluation
+
+STAND_IN = str(Path(__file__).parents[1] / "support" / "module_stand_in.py")
+TWO = [Seat("0", 4), Seat("1", 4)]
+
+
+def stand_in(module: Path, place: Path) -> list[str]:
+    return [sys.executable, STAND_IN, str(module), str(place)]
+
+
+def summary(name: str, decomposition: str = "lstm", **more: Any) -> str:
+    result = ModelResult(outcome=ModelOutcome.OPTIMIZED, speedup=1.5)
+    ended = ModelRun(problem_name=name, result=result, decomposition=decomposition_of(decomposition), **more)
+    return json.dumps(summary_of(ended))
+
+
+def modules_in(folder: Path, *names: str, failing: tuple[str, ...] = ()) -> list[Path]:
+    for name in names:
+        (folder / f"{name}.py").write_text("")
+        if name not in failing:
+            (folder / f"{name}.json").write_text(summary(name))
+    return [folder / f"{name}.py" for name in names]
+
+
+def config_in(folder: Path) -> RunConfig:
+    return make_config({"problem": "x", "device": "cpu", "archive": str(folder / "all.duckdb"), "evaluations": 30})
+
+
+def begun(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "begun.jsonl").read_text().splitlines()]
+
+
+def test_each_gpu_has_one_module_at_a_time_and_none_waits_for_another(tmp_path: Path) -> None:
+    modules = modules_in(tmp_path, "a", "b", "c", "d", "e")
+    out, told = tmp_path / "out", []
+    start = time.monotonic()
+    rows = bench_side_by_side(
+        modules,
+        config_in(tmp_path),
+        TWO,
+        folder=out,
+        on_begin=lambda m, s: told.append((m.stem, s.gpus)),
+        command=stand_in,
+    )
+    assert time.monotonic() - start < 4.0  # one after the other: more than 2.0 s of sleep alone
+    assert {row.module: row.speedup for row in rows} == dict.fromkeys("abcde", 1.5)
+    assert [name for name, _ in told] == ["a", "b", "c", "d", "e"]
+    entries = begun(out)
+    assert dict(told) == {entry["module"]: entry["gpus"] for entry in entries}
+    for gpu in ("0", "1"):
+        spans = sorted((entry["began"], entry["ended"]) for entry in entries if entry["gpus"] == gpu)
+        assert len(spans) >= 2 and all(one[1] <= other[0] for one, other in itertools.pairwise(spans))
+    first, second = sorted((entry["began"], entry["ended"]) for entry in entries)[:2]
+    assert second[0] < first[1], "two at once"
+
+
+def test_a_module_that_fails_is_a_row_and_the_next_one_runs(tmp_path: Path) -> None:
+    modules = modules_in(tmp_path, "broken", "crashes", "fine", failing=("broken",))
+    rows = bench_side_by_side(modules, config_in(tmp_path), TWO[:1], folder=tmp_path / "out", command=stand_in)
+    assert [(row.module, row.error) for row in rows] == [
+        ("broken", "broken has no Model"),
+        ("crashes", "killed by signal 9"),
+        ("fine", ""),
+    ]
+
+
+def test_the_command_itself_says_why_a_module_cannot_be_run(tmp_path: Path) -> None:
+    """`evolve run`, on a machine without a GPU, with the configuration that it was given."""
+    modules = modules_in(tmp_path, "one")
+    modules[0].write_text("import torch\n")
+    (row,) = bench_side_by_side(modules, config_in(tmp_path), TWO[:1], folder=tmp_path / "out")
+    assert row.outcome is None and "one.py" in row.error and "Model" in row.error
+    own = load_config("x", file=tmp_path / "out" / "one" / CONFIG)
+    assert (own.evaluations, own.cluster.n_preparers, own.cluster.n_island_processes) == (30, 1, 2)
+    assert own.archive == str(tmp_path / "out" / "one" / "archive.duckdb")
+
+
+def test_an_interrupt_reaches_every_process_and_their_modules_are_tried_again(tmp_path: Path) -> None:
+    modules = modules_in(tmp_path, "fine", "waits", "waits_too", "never")
+    out = tmp_path / "out"
+
+    def interrupt() -> None:
+        while not all((out / name / "waiting").exists() for name in ("waits", "waits_too")):
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    threading.Thread(target=interrupt, daemon=True).start()
+    rows = bench_side_by_side(modules, config_in(tmp_path), TWO, folder=out, command=stand_in)
+    assert [row.module for row in rows] == ["fine"] and not (out / "never").exists()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_what_the_processes_found_goes_into_one_archive(tmp_path: Path) -> None:
+    modules = modules_in(tmp_path, "a", "b")
+    problem, out = make_problem(), tmp_path / "out"
+    for name, latency_us in (("a", 50.0), ("b", 40.0)):
+        run = make_run(problem).model_copy(update={"run_id": f"run-{name}"})
+        (out / name).mkdir(parents=True)
+        with ProgramArchive.open(out / name / "archive.duckdb") as archive:
+            archive.add_problem(problem)
+            archive.add_run(run)
+            archive.insert([one_evaluation(problem, run, 1, latency_us)])
+    bench_side_by_side(modules, config_in(tmp_path), TWO, folder=out, command=stand_in)
+    with ProgramArchive.open(tmp_path / "all.duckdb", read_only=True) as merged:
+        assert {run.run_id for run in merged.runs()} == {"run-a", "run-b"}
+        found = [e.verdict.latency for run in merged.runs() for e in merged.evaluations(run.run_id)]
+        assert sorted(latency.device_us for latency in found if latency) == [40.0, 50.0]
+    assert not (out / "a" / "archive.duckdb").exists()
+    again = merge_archives([tmp_path / "all.duckdb"], tmp_path / "other.duckdb")
+    assert (again, merge_archives([tmp_path / "all.duckdb"], tmp_path / "other.duckdb")) == (2, 0)
+
+
+def test_gpus_and_cores_are_shared_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seats_of(["0", "1", "2", "3"], 9, 64) == [Seat(str(i), 16) for i in range(4)]
+    assert seats_of(["0", "1", "2"], 2, 8) == [Seat("0,2", 4), Seat("1", 4)]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 6,7")
+    assert visible_gpus(3) == ["4", "6", "7"]
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    assert visible_gpus(2) == ["0", "1"]
+
+
+def test_modules_that_can_gain_most_come_first(tmp_path: Path) -> None:
+    """By what an interrupted sitting measured; a file that is no problem comes last."""
+    modules = modules_in(tmp_path, "broken", "mostly_products", "mostly_kernels")
+    for name, decomposition in (("mostly_products", "linear_layernorm_gelu"), ("mostly_kernels", "softmax_pool")):
+        (tmp_path / "out" / name).mkdir(parents=True)
+        told = summary(name, decomposition, is_interrupted=True)
+        (tmp_path / "out" / name / "summary.json").write_text(told)
+    ordered = in_order_of_gain(modules, tmp_path / "out", "h100")
+    assert [module.stem for module in ordered] == ["mostly_kernels", "mostly_products", "broken"]
+
+
+def test_the_table_is_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+    """What is known is not run again, whatever comes first; one module after the other without several GPUs."""
+    modules, out = modules_in(tmp_path, "z", "known", "a"), tmp_path / "out"
+    rows: list[BenchRow] = []
+    (out / "known").mkdir(parents=True)
+    (out / "known" / "summary.json").write_text(summary("known"))
+
+    def improve(config: RunConfig) -> ModelRun:
+        raise RuntimeError(f"a fault of evolve, met by {Path(config.problem).stem}")
+
+    table = bench_here(modules, config_in(tmp_path), improve, folder=out, on_row=rows.append)
+    assert [row.module for row in table.rows] == ["z", "known", "a"] and table.rows[1].is_known
+    assert [row.module for row in rows] == ["known", "z", "a"]
+    assert table.rows[0].error.startswith("RuntimeError: a fault of evolve, met by z, see ")
+    assert "Traceback" in (out / "z" / "failure.txt").read_text()
+    with pytest.raises(ConfigError, match="this machine has"):
+        bench_here(modules, config_in(tmp_path), improve, n_gpus=99, folder=out)
