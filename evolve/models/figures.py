@@ -102,7 +102,7 @@ def figures_of(rows: Sequence[BenchRow]) -> Figures:
         fast_p_curve=fast_p_curve(speedups, len(rows)),
         distribution=distribution_of(speedups, len(rows)),
         dominant=_groups(rows, lambda row: str(row.dominant or UNKNOWN)),
-        levels=_groups(rows, lambda row: NO_LEVEL if row.level is None else str(row.level)),
+        levels=dict(sorted(_groups(rows, lambda row: NO_LEVEL if row.level is None else str(row.level)).items())),
         against=_against(rows),
     )
 

@@ -62,7 +62,7 @@ def _module_row(row: BenchRow, ways: Sequence[str]) -> tuple[str, ...]:
         str(row.cause or NOTHING),
         times(row.speedup),
         *(times(row.against.get(way)) for way in ways),
-        f"{row.dominant} {row.dominant_share:.0%}" if row.dominant else NOTHING,
+        " ".join(filter(None, (row.dominant, percent(row.dominant_share) if row.dominant_share else ""))) or NOTHING,
         f"{row.n_used} of {row.n_parts}",
         "; ".join(filter(None, (row.error or row.reason, f"degenerate: {row.degenerate}" if row.degenerate else ""))),
     )

@@ -17,7 +17,7 @@ class ClassFigures(Record):
     all: Figures
     sound: Figures
     degenerate: dict[str, str]  # modules, and why
-    n_unlooked: int  # modules of which it is not known; they count as sound
+    n_unlooked: int  # modules that ran and of which it is not known; they count as sound
 
 
 class BenchTable(Record):
@@ -42,7 +42,7 @@ def _class_figures(precision: PrecisionClass, rows: Sequence[BenchRow]) -> Class
         all=figures_of(rows),
         sound=figures_of([row for row in rows if not row.degenerate]),
         degenerate={row.module: row.degenerate for row in rows if row.degenerate},
-        n_unlooked=sum(row.degenerate is None for row in rows),
+        n_unlooked=sum(row.degenerate is None and not row.error for row in rows),
     )
 
 

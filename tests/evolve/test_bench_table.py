@@ -104,6 +104,7 @@ def test_degenerate_problems_and_precision_classes_are_kept_apart() -> None:
     relaxed = row("g", 2.0, precision=PrecisionClass.RELAXED, degenerate=None)
     first, second = BenchTable(rows=(*ROWS, relaxed)).classes
     assert (first.all.n, first.sound.n, first.degenerate) == (6, 5, {"e": "an output is constant"})
+    assert first.n_unlooked == 0  # what could not be run is told as that
     assert first.sound.delivered is not None and first.sound.delivered.largest == 1.5
     assert (second.precision, second.all.n, second.n_unlooked) == (PrecisionClass.RELAXED, 1, 1)
 
@@ -253,7 +254,7 @@ def test_the_terminal_says_both(tmp_path: Path) -> None:
     assert "geometric mean 1.48x over all, 1.93x over the optimized" in lines
     assert "without 1 degenerate: e" in lines and "geometric mean 1.16x over all, 1.34x over the optimized" in lines
     assert "over eager: 1.82x, 2 won, 1 equal, 0 lost" in lines
-    assert any(line.startswith("levels: 2: 4 (1.59x), 1: 2 (1.34x)") for line in lines)
+    assert any(line.startswith("levels: 1: 2 (1.34x), 2: 4 (1.59x)") for line in lines)
 
 
 @pytest.mark.parametrize("rows", [(), (BenchRow(module="f", error="x"),), ROWS])
