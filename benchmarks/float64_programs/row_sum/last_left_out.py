@@ -1,0 +1,24 @@
+"""wrong: the last term of each row is left out"""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + row * n_cols + offsets, mask=offsets < n_cols - 1, other=0.0)
+    tl.store(out_ptr + row, tl.sum(total, 0))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        n_rows, n_cols = x.shape
+        out = torch.empty((n_rows,), dtype=x.dtype, device=x.device)
+        sum_kernel[(n_rows,)](x, out, n_cols, BLOCK=512)
+        return out
