@@ -27,6 +27,7 @@ from db.llm_calls import LlmCall, columns_of
 from db.llm_questions import ANSWER, CLOSE, KEEP_DIALOGUES, LlmQuestion, dialogue_rows
 from db.llm_questions import INSERT as INSERT_LLM_QUESTIONS
 from db.llm_questions import columns_of as columns_of_questions
+from db.loading import loading
 from db.opinions import ProgramOpinion
 from db.opinions import store as store_opinions
 from db.queries import Elite, LineageRow, Question, Table
@@ -35,7 +36,7 @@ from db.recipes import Recipe
 from db.records import CONFIRM, Evaluation, Problem, Run, Verdict
 from db.reflections import Reflection
 from db.reflections import store as store_reflection
-from db.rows import REPROFILED, insertion, reprofiled, row_of
+from db.rows import REPROFILED, reprofiled, row_of
 
 __all__ = ["ArchiveReader", "Elite", "LineageRow", "ProgramArchive", "Table"]
 
@@ -295,8 +296,8 @@ class ProgramArchive(ArchiveReader):
         if not evaluations:
             return
         rows = [row_of(e, self._seq + n) for n, e in enumerate(evaluations, start=1)]
-        with self._writing() as connection:
-            connection.execute(*insertion(rows))
+        with loading(self._connection, rows) as statement, self._writing() as connection:
+            connection.execute(*statement)
             self._bests.add(connection, rows)
             looks = [(e, self._seq + n) for n, e in enumerate(evaluations, start=1) if _is_second_look(e)]
             self._change(connection, [(_SUPERSEDE, _superseded(*look)) for look in looks])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -107,24 +106,6 @@ def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
         candidate.source,
         *_place_of(verdict, n_bytes),
     )
-
-
-def insertion(rows: Sequence[tuple[Any, ...]]) -> tuple[str, list[Any]]:
-    """The statement that inserts rows of `row_of`, with its parameters: a value for each column, or a list of them.
-
-    To bind a value takes a fraction of what a list takes, and most rows of a search agree on a third of the columns.
-    """
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    is_shared = tuple(column.count(column[0]) == len(column) for column in columns)
-    values = [column[0] if shared else column for column, shared in zip(columns, is_shared, strict=True)]
-    return _insert_statement(is_shared), values
-
-
-@lru_cache(maxsize=256)
-def _insert_statement(is_shared: tuple[bool, ...]) -> str:
-    pairs = zip(COLUMNS.values(), is_shared, strict=True)
-    values = [f"?::{kind}" if shared else f"unnest(?::{kind}[])" for kind, shared in pairs]
-    return f"INSERT INTO evaluations ({', '.join(COLUMNS)}) SELECT {', '.join(values)}"
 
 
 def reprofiled(verdict: Verdict) -> tuple[Any, ...]:
