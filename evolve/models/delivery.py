@@ -26,16 +26,18 @@ def deliver(winners: Sequence[PartResult], attempt: Attempting) -> list[Attempt]
 
 
 def suspect(attempt: Attempt, chosen: Sequence[PartResult]) -> PartResult:
-    """The part that hurts: the one that the reason names, else where exactness was missed the least exact, else the one
-    with the least to lose."""
+    """The part that hurts: the one that the reason names, else where exactness was missed the least exact, or one of
+    which that is not known, else the one with the least to lose."""
     named = [part for part in chosen if f"{part.name}_" in attempt.reason or part.name in attempt.reason.split()]
     if named:
         return named[0]
-    if not attempt.is_correct:
-        inexact = max(chosen, key=lambda part: part.found.error_ratio or 0.0)
-        if (inexact.found.error_ratio or 0.0) > 1:
-            return inexact
-    return min(chosen, key=lambda part: part.gain)
+    if attempt.is_correct:
+        return min(chosen, key=lambda part: part.gain)
+    inexact = max(chosen, key=lambda part: part.found.error_ratio or 0.0)
+    if (inexact.found.error_ratio or 0.0) > 1:
+        return inexact
+    unknown = [part for part in chosen if part.found.error_ratio is None]  # its kernel is its own reference, mostly
+    return min(unknown or chosen, key=lambda part: part.gain)
 
 
 class _Trials:

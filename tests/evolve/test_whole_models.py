@@ -101,7 +101,9 @@ def always(attempt: Attempt) -> Callable[[set[str]], Attempt]:
     return lambda _: attempt
 
 
-def part(name: str, first: int, last: int, share: float, speedup: float | None, ratio: float = 0.5) -> PartResult:
+def part(
+    name: str, first: int, last: int, share: float, speedup: float | None, ratio: float | None = 0.5
+) -> PartResult:
     found = Found(source="x", program_id=name, speedup=speedup, error_ratio=ratio)
     return PartResult(name=name, first=first, last=last, kernels=("k",), share=share, found=found)
 
@@ -272,6 +274,8 @@ def test_the_part_that_the_reason_names_is_left_out_first() -> None:
     assert suspect(too_slow(0.9), chosen) is chosen[1]  # the least to lose
     inexact = [chosen[0], part("part_3_3", 3, 3, 0.9, 3.0, ratio=8.0)]
     assert suspect(wrong(), inexact) is inexact[1]
+    unknown = [*chosen, part("part_3_3", 3, 3, 0.2, 3.0, ratio=None)]
+    assert suspect(wrong(), unknown) is unknown[2] and suspect(too_slow(0.9), unknown) is unknown[1]
 
 
 def test_a_part_that_hurts_is_dropped() -> None:

@@ -5,8 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from db.records import Candidate, DeviceKind, Gate, Lineage
 from evaluators.decomposition.classify import RootCause, whole_only
 from evaluators.decomposition.decompose import decompose, stitch
+from evaluators.evaluator import EvaluatorSettings
+from evaluators.opening import open_evaluator
 from evaluators.problems import load_problem
 from evaluators.problems.module import load_module
 from evaluators.problems.reference import Reference
@@ -75,3 +78,51 @@ def test_what_a_library_does_alone_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "lstm.py").write_text(LSTM)
     found = whole_only(decompose(load_problem(str(tmp_path / "lstm.py")), folder=tmp_path / "weights"))
     assert found is not None and found[0] in (RootCause.NO_KERNELS, RootCause.NOT_DECOMPOSED)
+
+
+PARTIAL_SUMS = """
+import torch
+import triton
+import triton.language as tl
+
+n_rows = 1024
+
+
+@triton.jit
+def sum_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    part = tl.program_id(0)
+    total = tl.full((BLOCK,), 0, tl.float32)
+    for start in tl.range(0, n, BLOCK):
+        offsets = start + tl.arange(0, BLOCK)
+        total += tl.load(x_ptr + part * n + offsets, mask=offsets < n, other=0.0)
+    tl.store(out_ptr + part, tl.sum(total, 0))
+
+
+def kernel_function(x):
+    out = torch.empty_strided((n_rows, 4), (4, 1), dtype=torch.float32, device=x.device)
+    sum_kernel[(n_rows * 4,)](x, out, 2048, BLOCK=512)
+    return out
+
+
+def get_inputs():
+    return [torch.randn(n_rows, 8192)]
+"""
+
+
+def test_a_kernel_that_fixes_its_types_is_judged_without_float64(tmp_path: Path) -> None:
+    """As a part without a piece of the graph: Triton cannot compile its kernel for float64."""
+    (tmp_path / "part.py").write_text(PARTIAL_SUMS)
+    problem = load_problem(str(tmp_path / "part.py"))
+    candidate = Candidate(
+        candidate_id="t-0-000001",
+        run_id="t",
+        problem_id=problem.problem_id,
+        island=0,
+        source=problem.seeds[0],
+        entry_point=problem.entry_point,
+        lineage=Lineage(operator="seed"),
+    )
+    with open_evaluator(problem, EvaluatorSettings(), DeviceKind.CUDA) as evaluator:
+        verdict = evaluator.judge(candidate)
+    assert verdict.is_correct and verdict.error_ratio is None, verdict.reason
+    assert next(gate for gate in verdict.gates if gate.gate is Gate.MODEL).evidence["n_outputs"] == 0
