@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -12,6 +12,8 @@ from db.records import PrecisionClass, Record
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evolve.models.dominant import Operation
 
+Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0, le=1.001, allow_inf_nan=False)]  # shares of a sum round up
 _LEVEL = re.compile(r"level[ _-]?(\d+)$", re.IGNORECASE)
 
 
@@ -22,15 +24,15 @@ class BenchRow(Record):
     level: int | None = None  # of KernelBench, by the name of its folder
     outcome: ModelOutcome | None = None
     cause: RootCause | None = None
-    speedup: float | None = None  # of what is delivered over the fastest baseline: the baseline itself is 1
-    program_speedup: float | None = None  # of the fastest correct program, delivered or not; below 1 it is slower
+    speedup: Ratio | None = None  # of what is delivered over the fastest baseline: the baseline itself is 1
+    program_speedup: Ratio | None = None  # of the fastest correct program, delivered or not; below 1 it is slower
     baseline: str = ""  # the fastest way of running the module
-    against: dict[str, float] = Field(default_factory=dict)  # speed-up of what is delivered over each way
+    against: dict[str, Ratio] = Field(default_factory=dict)  # speed-up of what is delivered over each way
     precision: PrecisionClass = PrecisionClass.REFERENCE
     dominant: Operation | None = None
-    dominant_share: float = 0.0  # of device time
+    dominant_share: Share = 0.0  # of device time
     degenerate: str | None = None  # why a speed-up says little, or ""; None where that is not known
-    roofline_efficiency: float | None = None  # of what is delivered, in [0, 1]
+    roofline_efficiency: Share | None = None  # of what is delivered, in [0, 1]
     n_parts: int = 0
     n_used: int = 0
     seconds: float = 0.0
@@ -49,7 +51,7 @@ def row_of(module: Path, summary: dict[str, Any]) -> BenchRow:
     """The row of a summary as `summary.json` holds it. What earlier versions did not write stays unknown."""
     is_optimized = summary["outcome"] == ModelOutcome.OPTIMIZED
     speedup = summary["speedup"] if is_optimized else 1.0
-    dominant = summary.get("dominant") or {}
+    dominant = _dict(summary.get("dominant"))
     return BenchRow(
         module=module.stem,
         level=level_of(module),
@@ -88,12 +90,17 @@ def _against(summary: dict[str, Any], speedup: float) -> dict[str, float]:
 
     What is delivered was timed side by side with the fastest way alone; the others follow from its time and theirs.
     """
-    ways, fastest = summary.get("baselines") or {}, summary.get("baseline", "")
-    if fastest not in ways:
+    ways = _dict(summary.get("baselines"))
+    best = _dict(ways.get(summary.get("baseline", "")))
+    if not best.get("device_us"):
         return {}
-    best = ways[fastest]
     alike = {name: way for name, way in ways.items() if way["device_us"] and way["method"] == best["method"]}
     return {name: speedup * way["device_us"] / best["device_us"] for name, way in alike.items()}
+
+
+def _dict(value: object) -> dict[str, Any]:
+    """A value of a summary that should be one; an empty one where somebody changed it."""
+    return value if isinstance(value, dict) else {}
 
 
 def _efficiency(summary: dict[str, Any]) -> float | None:

@@ -10,6 +10,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from pydantic import ValidationError
 
 from db.errors import ArchiveError
 from db.records import LatencyKind, PrecisionClass
@@ -186,6 +187,18 @@ def test_a_summary_of_an_earlier_version_leaves_what_it_lacks_unknown() -> None:
         del summary[key]
     found = row_of(Path("m.py"), summary)
     assert (found.speedup, found.against, found.dominant, found.degenerate) == (1.25, {}, None, None)
+
+
+@pytest.mark.parametrize(("key", "value"), [("dominant", "softmax"), ("baselines", []), ("baseline", "fastest")])
+def test_what_somebody_changed_in_a_summary_is_unknown(key: str, value: object) -> None:
+    found = row_of(Path("m.py"), {**ended(OPTIMIZED, 1.25, ()), key: value})
+    assert found.speedup == 1.25 and (found.against == {} or found.dominant is None)
+
+
+@pytest.mark.parametrize("speedup", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_speedup_that_is_none_is_no_row(speedup: float) -> None:
+    with pytest.raises(ValidationError):
+        row_of(Path("m.py"), {**ended(OPTIMIZED, 1.25, ()), "speedup": speedup})
 
 
 # -------------------------------------------------------------------------------------------------------------- texts
