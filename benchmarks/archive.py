@@ -26,6 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +89,12 @@ TRAFFIC = LaunchTraffic(
 def evaluations(n: int, rng: random.Random) -> Iterator[Evaluation]:
     """`n` judged candidates, each made from an earlier one; 70% correct, over three octaves of latency."""
     ids: list[str] = []
-    first: list[Evaluation] = []
-    for k in range(n):
-        if k < N_DISTINCT:
-            first.append(evaluation(k, ids, rng))
-        yield first[k] if k < N_DISTINCT else varied(first[k % N_DISTINCT], k, rng)
+    first = [evaluation(k, ids, rng) for k in range(min(n, N_DISTINCT))]
+    gc.collect()
+    gc.freeze()  # what is made up here stays, and the collector need not walk it while others are measured
+    yield from first
+    for k in range(N_DISTINCT, n):
+        yield varied(first[k % N_DISTINCT], k, rng)
 
 
 def varied(of: Evaluation, k: int, rng: random.Random) -> Evaluation:
@@ -165,7 +167,7 @@ def fill(archive: ProgramArchive, n_programs: int, batch: int, n_questions: int)
     seconds: list[float] = []
     at_a_tenth: dict[str, Any] = {}
     while evaluations_now := [e for _, e in zip(range(batch), source, strict=False)]:
-        seconds.append(seconds_of(lambda now=evaluations_now: archive.insert(now)))
+        seconds.append(seconds_of(partial(archive.insert, evaluations_now)))
         if not at_a_tenth and len(seconds) * batch >= n_programs / 10:
             at_a_tenth = ask(archive, n_questions)
     last = seconds[-max(1, len(seconds) // 10) :]
