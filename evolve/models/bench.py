@@ -46,13 +46,20 @@ def bench(
         place = folder / module.stem
         row, is_interrupted = known_row(module, place), False
         if row is None:
-            own = config.model_copy(update={"problem": str(module), "out": str(place), "parts": "always"})
+            own = knowing(config).model_copy(update={"problem": str(module), "out": str(place), "parts": "always"})
             row, is_interrupted = _improved(module, own, improve)
         rows.append(row)
         on_row(row)
         if is_interrupted:
             break
     return BenchTable(rows=tuple(rows))
+
+
+def knowing(config: RunConfig) -> RunConfig:
+    """The configuration of a run that starts from what its archive knows of the same parts: an earlier sitting's."""
+    known = [config.archive] if Path(config.archive).exists() else []
+    seed_from = dict.fromkeys(str(Path(path).resolve()) for path in (*config.seed_from, *known))
+    return config.model_copy(update={"seed_from": tuple(seed_from)})
 
 
 def modules_of(places: Sequence[Path]) -> list[Path]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from evolve.config import RunConfig
-from evolve.models.bench import failed_row, known_row
+from evolve.models.bench import failed_row, knowing, known_row
 from evolve.models.merging import merge_archives
 from evolve.models.rows import BenchRow
 
@@ -152,18 +152,14 @@ class _Sitting:
 
 
 def _own_config(config: RunConfig, place: Path, seat: Seat) -> RunConfig:
-    """A module's: an archive of its own that knows what the common one knew, and its share of the cores."""
-    known = [config.archive] if Path(config.archive).exists() else []
-    cluster = config.cluster.model_copy(
-        update={
-            "n_preparers": config.cluster.n_preparers or max(1, seat.n_cores // CORES_PER_PREPARER),
-            "n_island_processes": config.cluster.n_island_processes or max(1, seat.n_cores // CORES_PER_ISLAND_PROCESS),
-        }
-    )
-    seed_from = tuple(dict.fromkeys(str(Path(path).resolve()) for path in (*config.seed_from, *known)))
-    return config.model_copy(
-        update={"archive": str((place / ARCHIVE).resolve()), "seed_from": seed_from, "cluster": cluster}
-    )
+    """A module's: an archive of its own that starts from what the common one knew, and its share of the cores."""
+    wanted = config.cluster
+    cores = {
+        "n_preparers": wanted.n_preparers or max(1, seat.n_cores // CORES_PER_PREPARER),
+        "n_island_processes": wanted.n_island_processes or max(1, seat.n_cores // CORES_PER_ISLAND_PROCESS),
+    }
+    own = {"archive": str((place / ARCHIVE).resolve()), "cluster": wanted.model_copy(update=cores)}
+    return knowing(config).model_copy(update=own)
 
 
 def _row_of(running: _Running, code: int, config: RunConfig) -> BenchRow:

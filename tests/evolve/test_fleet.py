@@ -99,11 +99,13 @@ def test_the_command_itself_says_why_a_module_cannot_be_run(tmp_path: Path) -> N
     """`evolve run`, on a machine without a GPU, with the configuration that it was given."""
     modules = modules_in(tmp_path, "one")
     modules[0].write_text("import torch\n")
+    ProgramArchive.open(tmp_path / "all.duckdb").close()
     (row,) = bench_side_by_side(modules, config_in(tmp_path), TWO[:1], folder=tmp_path / "out")
     assert row.outcome is None and "one.py" in row.error and "Model" in row.error
     own = load_config("x", file=tmp_path / "out" / "one" / CONFIG)
     assert (own.evaluations, own.cluster.n_preparers, own.cluster.n_island_processes) == (30, 1, 2)
     assert own.archive == str(tmp_path / "out" / "one" / "archive.duckdb")
+    assert own.seed_from == (str(tmp_path / "all.duckdb"),)
 
 
 def test_an_interrupt_reaches_every_process_and_their_modules_are_tried_again(tmp_path: Path) -> None:
