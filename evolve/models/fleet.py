@@ -6,6 +6,7 @@ hold goes into the one that was asked for.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -27,6 +28,8 @@ POLL_S = 0.2
 ARCHIVE = "archive.duckdb"  # of one process, in the folder of its module, until it was merged
 CONFIG, LOG = "config.yaml", "run.log"
 INTERRUPTED = 130  # the exit status of a command that was interrupted
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+_LIBC = ctypes.CDLL(None)
 CORES_PER_PREPARER, CORES_PER_ISLAND_PROCESS = 8, 2  # as `ClusterSettings` says of a whole machine
 
 
@@ -146,9 +149,15 @@ class _Sitting:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                preexec_fn=_end_with_parent,
                 start_new_session=True,  # a Ctrl-C of the terminal reaches this process alone, which passes it on once
             )
         return _Running(module, place, process)
+
+
+def _end_with_parent() -> None:
+    """In the new process: an interrupt when whoever started it is killed, so that nobody holds a GPU for nobody."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
 
 
 def _own_config(config: RunConfig, place: Path, seat: Seat) -> RunConfig:

@@ -9,9 +9,11 @@ import itertools
 import json
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +124,42 @@ def test_an_interrupt_reaches_every_process_and_their_modules_are_tried_again(tm
     rows = bench_side_by_side(modules, config_in(tmp_path), TWO, folder=out, command=stand_in)
     assert [row.module for row in rows] == ["fine"] and not (out / "never").exists()
     assert signal.getsignal(signal.SIGINT) is before
+
+
+KILLED = """
+from pathlib import Path
+from evolve.config import make_config
+from evolve.models.fleet import Seat, bench_side_by_side
+from tests.evolve.test_fleet import stand_in
+folder = Path.cwd()
+config = make_config({"problem": "x", "archive": str(folder / "all.duckdb")})
+bench_side_by_side([folder / "waits.py"], config, [Seat("0", 4)], folder=folder / "out", command=stand_in)
+"""
+
+
+def test_where_the_command_is_killed_its_processes_end_too(tmp_path: Path) -> None:
+    modules_in(tmp_path, "waits")
+    note = tmp_path / "out" / "waits" / "waiting"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    with subprocess.Popen([sys.executable, "-c", KILLED], cwd=tmp_path, env=environment) as command:
+        assert happens(lambda: note.exists() and note.read_text() != "")
+        command.kill()
+    assert happens(lambda: not is_alive(int(note.read_text())))
+
+
+def happens(condition: Callable[[], bool], limit_s: float = 20.0) -> bool:
+    deadline = time.monotonic() + limit_s
+    while not (found := condition()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; what has ended and waits for its parent to look does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_what_the_processes_found_goes_into_one_archive(tmp_path: Path) -> None:
