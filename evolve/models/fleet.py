@@ -28,6 +28,7 @@ POLL_S = 0.2
 ARCHIVE = "archive.duckdb"  # of one process, in the folder of its module, until it was merged
 CONFIG, LOG = "config.yaml", "run.log"
 INTERRUPTED = 130  # the exit status of a command that was interrupted
+OUR_FAULT = "this is a fault of evolve"  # what a command says below a traceback
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _LIBC = ctypes.CDLL(None)
 CORES_PER_PREPARER, CORES_PER_ISLAND_PROCESS = 8, 2  # as `ClusterSettings` says of a whole machine
@@ -181,6 +182,7 @@ def _row_of(running: _Running, code: int, config: RunConfig) -> BenchRow:
 def _why(log: Path, code: int) -> str:
     """What a command said last that is an error, else its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(OUR_FAULT)]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     how = f"killed by signal {-code}" if code < 0 else f"its process ended with {code}"
     said = errors[-1] if errors else f"{how}: {lines[-1]}" if lines else how

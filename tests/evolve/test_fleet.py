@@ -88,11 +88,12 @@ def test_each_gpu_has_one_module_at_a_time_and_none_waits_for_another(tmp_path: 
 
 
 def test_a_module_that_fails_is_a_row_and_the_next_one_runs(tmp_path: Path) -> None:
-    modules = modules_in(tmp_path, "broken", "crashes", "fine", failing=("broken",))
+    modules = modules_in(tmp_path, "broken", "crashes", "surprises", "fine", failing=("broken",))
     rows = bench_side_by_side(modules, config_in(tmp_path), TWO[:1], folder=tmp_path / "out", command=stand_in)
     assert [(row.module, row.error) for row in rows] == [
         ("broken", "broken has no Model"),
         ("crashes", "killed by signal 9"),
+        ("surprises", "its process ended with 70: KeyError: 'buf7'"),
         ("fine", ""),
     ]
 

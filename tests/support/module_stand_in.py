@@ -1,7 +1,8 @@
 """Stands for `evolve run` of a module where a test is about who runs when and where: `module_stand_in.py MODULE PLACE`.
 
 Notes in `PLACE/../begun.jsonl` when it began and ended and which GPUs it saw, and leaves the summary that lies beside
-the module. A module without one says so as `evolve` does; one called `crashes` kills itself, `waits` is interrupted.
+the module. A module without one says so as `evolve` does; one called `crashes` kills
+itself, `surprises` is a fault of evolve, `waits` is interrupted.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ def main() -> None:
     if module.stem.startswith("waits"):
         (place / "waiting").write_text(str(os.getpid()))
         time.sleep(60)
+    if module.stem == "surprises":
+        print("Traceback (most recent call last):\n  ...\nKeyError: 'buf7'\nthis is a fault of evolve, not yours")
+        sys.exit(70)
     summary = module.with_suffix(".json")
     if not summary.exists():
         print(f"looking at {module.stem}\nerror: {module.stem} has no Model\nhint:  add one")
