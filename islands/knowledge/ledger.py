@@ -16,7 +16,7 @@ from islands.settings import KnowledgeSettings
 
 DAY_S = 86400.0
 
-OPERATOR_TRIES = 2.0
+OPERATOR_TRIES = 8.0
 """How many tries the operators' own priors are worth."""
 
 LEVEL_TRIES = 8.0

@@ -6,6 +6,8 @@ import random
 
 from support.parents import kernel_sources, parent_of
 
+from db.measures import Tier
+from db.profile import BottleneckReport, PerformanceState
 from db.recipes import Recipe, Setting
 from db.records import LatencyKind
 from islands.operators import default_operators
@@ -87,3 +89,15 @@ def test_what_a_recipe_did_is_taken_apart_again() -> None:
         ("crossover", "k/num_warps of abc"),
     ]
     assert techniques_of(steps) == ("one_pass", "defer_reduction", "exp2")
+
+
+def test_kinds_of_kernels_keep_apart() -> None:
+    of_a_product = SOURCE_RECIPE.model_copy(update={"state": "dram_bandwidth/-/-/matmul/sm_90"})
+    of_a_reduction = SOURCE_RECIPE.model_copy(update={"state": "dram_bandwidth/-/-/reduction/sm_90"})
+    state = PerformanceState.parse("dram_bandwidth/memory_latency/-/reduction/sm_90")
+    report = BottleneckReport(tier=Tier.MEMORY_BOUND, source="compiled", state=state, limit="its bandwidth")
+    parent = parent_of(SOFTMAX)
+    parent = parent._replace(verdict=parent.verdict.model_copy(update={"bottleneck": report}))
+    for recipe, follows in ((of_a_product, False), (of_a_reduction, True), (SOURCE_RECIPE, True)):
+        operator = FollowRecipe(default_operators(), [recipe])
+        assert (operator.propose([parent], random.Random(0)) is not None) is follows
