@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -11,6 +12,7 @@ import ray
 from db.records import Candidate, DeviceKind, LatencyKind, Problem, Profile, Verdict
 from evaluators.evaluator import Evaluator, EvaluatorReport, EvaluatorSettings, Prepared
 from evaluators.opening import open_evaluator
+from evaluators.zygotes import start_compiler
 
 if TYPE_CHECKING:
     from evaluators.preparer import Preparer
@@ -23,10 +25,11 @@ class PreparerActor:
     """Static gate, compilation and fingerprint on CPU cores. `max_concurrency` says how many candidates at once."""
 
     def __init__(self, problem: Problem, settings: EvaluatorSettings) -> None:
-        from evaluators.preparer import start_zygote
+        starting = ThreadPoolExecutor(1).submit(start_compiler)
+        import evaluators.preparer  # noqa: F401  imports torch meanwhile
 
         self._asked = (problem, settings)
-        self._zygote = start_zygote()
+        self._zygote = starting.result()
         self._preparer: Preparer | None = None
         self._opening = threading.Lock()
 

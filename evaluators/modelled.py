@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
 from torch import Tensor
@@ -37,16 +36,16 @@ from evaluators.gates.static import check_run
 from evaluators.gates.work import check_work, reads_of
 from evaluators.hardware import load_hardware
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets, list_sets
-from evaluators.interpreter.run import PRELOAD as INTERPRET_PRELOAD
 from evaluators.interpreter.run import InputSet as Asked
 from evaluators.interpreter.run import InterpretResult, interpret_sets
 from evaluators.model.latency import ModelledLatency
-from evaluators.modeller import Modeller, start_interpreter
+from evaluators.modeller import Modeller
 from evaluators.preparer import Preparer
 from evaluators.problems.footprint import check_fits
 from evaluators.report import BaselineReport, BaselineTime
 from evaluators.sandbox.tensors import spec_of
 from evaluators.versions import software_versions
+from evaluators.zygotes import StartingZygotes
 
 BUDGET_BYTES = 2 << 30  # of the judge's memory, for inputs and expected values at the small workload
 
@@ -63,8 +62,11 @@ class Unsupported(Exception):  # noqa: N818  an answer, not an error
 class ModelledEvaluator(Evaluator):
     """Judges candidates of one problem for a GPU that is not here."""
 
-    def __init__(self, problem: Problem, settings: EvaluatorSettings) -> None:
+    def __init__(self, problem: Problem, settings: EvaluatorSettings, zygotes: StartingZygotes | None = None) -> None:
         """Runs the reference at the small workload and models the problem's first seed, or the reference.
+
+        Args:
+            zygotes: started ahead; closed with the evaluator, or where it cannot be made.
 
         Raises:
             ConfigError: no such target.
@@ -73,9 +75,11 @@ class ModelledEvaluator(Evaluator):
         """
         self.problem = problem
         self.settings = settings
-        self.hardware = load_hardware(settings.target)
         self._resources = contextlib.ExitStack()
+        self._zygotes = zygotes or StartingZygotes()
+        self._resources.callback(self._zygotes.close)
         try:
+            self.hardware = load_hardware(settings.target)
             self._open()
         except BaseException:
             self.close()
@@ -87,11 +91,10 @@ class ModelledEvaluator(Evaluator):
             self.problem, list_sets([self.problem.small], self.settings.secret_seed), "cpu", BUDGET_BYTES
         )
         self._resources.callback(self._sets.close)
-        starting = ThreadPoolExecutor(1).submit(start_interpreter, INTERPRET_PRELOAD)
-        self._resources.callback(lambda: starting.result().close())
-        self._preparer = Preparer(self.problem, self.settings, self.hardware, keeps_cache=False)
+        zygote = self._zygotes.compiler
+        self._preparer = Preparer(self.problem, self.settings, self.hardware, keeps_cache=False, zygote=zygote)
         self._resources.callback(self._preparer.close)
-        self._zygote = starting.result()
+        self._zygote = self._zygotes.interpreter
         deadline_s = self.settings.evaluate_deadline_s
         self._modeller = Modeller(self.problem, self.hardware, self._zygote, deadline_s=deadline_s)
         self._baseline_reads: dict[str, float] = {}  # bytes of inputs and weights, where the baseline is a seed

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 from db.records import Candidate, Capture, Hardware, PrecisionClass, Problem, TorchOp
-from evaluators.capture.capture import TRACE_PRELOAD, trace_candidate
+from evaluators.capture.capture import trace_candidate
 from evaluators.forwards import forward_of
 from evaluators.model.latency import ModelledLatency, model_latency
 from evaluators.problems.sizes import with_sizes
 from evaluators.sandbox.client import Zygote
-from evaluators.sandbox.limits import PATIENCE_S, Limits
-
-
-def start_interpreter(preload: tuple[str, ...] = ()) -> Zygote:
-    """The process that children which trace are forked from: one that interprets cannot compile. Takes seconds."""
-    limits = Limits(patience_s=PATIENCE_S)
-    return Zygote(interpret=True, preload=[*TRACE_PRELOAD, *preload], limits=limits, renews=True)
 
 
 class Modeller:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from db.records import DeviceKind, Problem
 from evaluators.evaluator import Evaluator
 from evaluators.settings import EvaluatorSettings
+from evaluators.zygotes import StartingZygotes
 
 
 def open_evaluator(problem: Problem, settings: EvaluatorSettings, device: DeviceKind) -> Evaluator:
@@ -19,6 +20,7 @@ def open_evaluator(problem: Problem, settings: EvaluatorSettings, device: Device
         from evaluators.cuda import CudaEvaluator
 
         return CudaEvaluator(problem, settings)
+    zygotes = StartingZygotes()  # importing what follows takes as long as half of their start
     from evaluators.modelled import ModelledEvaluator
 
-    return ModelledEvaluator(problem, settings)
+    return ModelledEvaluator(problem, settings, zygotes)

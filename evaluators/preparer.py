@@ -14,24 +14,19 @@ from typing import Any
 
 from db.hashing import content_hash
 from db.records import Candidate, Capture, Gate, GateResult, Hardware, Problem, Verdict
-from evaluators.capture.capture import CAPTURE_PRELOAD, CaptureFailed, capture_with_cache
+from evaluators.capture.capture import CaptureFailed, capture_with_cache
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import EvaluatorSettings, Prepared
 from evaluators.forwards import forward_of
 from evaluators.gates.static import check_capture, check_policy
-from evaluators.modeller import Modeller, start_interpreter
+from evaluators.modeller import Modeller
 from evaluators.problems.sizes import with_sizes
 from evaluators.sandbox.client import Zygote
-from evaluators.sandbox.limits import PATIENCE_S, Limits
 from evaluators.sandbox.workspace import remove_folder
 from evaluators.versions import software_versions
+from evaluators.zygotes import start_compiler, start_interpreter
 
 MAX_KEPT = 256  # folders with compiled kernels; an older one is compiled again
-
-
-def start_zygote() -> Zygote:
-    """The process that a preparer forks its children from. Takes seconds, and needs to know no problem."""
-    return Zygote(interpret=False, preload=CAPTURE_PRELOAD, limits=Limits(patience_s=PATIENCE_S), renews=True)
 
 
 class Preparer:
@@ -51,7 +46,7 @@ class Preparer:
         Args:
             extern_ops: operations of libraries that the compiled baseline calls, which host code may call as well.
             keeps_cache: leave what was compiled in `Prepared.cache_dir`, for an evaluator on this machine.
-            zygote: of `start_zygote`, when it was started ahead; closed with the preparer.
+            zygote: of `start_compiler`, when it was started ahead; closed with the preparer.
         """
         self._problem = problem
         self._settings = settings
@@ -60,7 +55,7 @@ class Preparer:
         self._keeps_cache = keeps_cache
         self._forwards = {w.name: forward_of(problem, w, hardware) for w in (problem.full, problem.small)}
         self._kept: deque[str] = deque()
-        self._zygote = zygote or start_zygote()
+        self._zygote = zygote or start_compiler()
         self._interpreter = start_interpreter() if settings.pre_rank else None
         self._modeller: Modeller | None = None
         if self._interpreter is not None:

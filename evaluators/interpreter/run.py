@@ -13,9 +13,10 @@ from torch import Tensor
 from db.records import TensorSpec
 from evaluators.sandbox.client import Child, ChildEnded, Exit, Zygote
 from evaluators.sandbox.tensors import allocate, open_shared, poison, share
+from evaluators.zygotes import INTERPRET_PRELOAD
 
 JOB = "evaluators.interpreter.job:run"
-PRELOAD = ("evaluators.interpreter.job", "evaluators.interpreter.shims:apply")
+PRELOAD = INTERPRET_PRELOAD
 
 FailureKind = Literal["error", "crash", "timeout", "mismatch"]
 
