@@ -6,6 +6,7 @@
     python -m benchmarks.nodes leave 1                  # everything on a node dies at once
     python -m benchmarks.nodes cut 1                    # nobody reaches it any more; its processes live on
     python -m benchmarks.nodes down
+    python -m benchmarks.nodes around 3 -- COMMAND      # nodes, a command on the head (HEAD: their address), and down
 
 Nodes see one another over a bridge, 10.77.0.0/24, and nothing else: no process of another node, so that `ray stop` ends
 those of its own node alone. They share the file system, apart from /tmp.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -26,6 +28,7 @@ from pathlib import Path
 BRIDGE = "evolve-br"
 PORT = 6379
 STATE = Path("/run/evolve-nodes")
+TOKEN = STATE / "token"
 READY_S = 60.0
 
 
@@ -47,8 +50,17 @@ def _space(node: int) -> str:
 
 
 def up(n_nodes: int, num_cpus: int) -> None:
-    """A bridge and the first nodes; the head has no GPU."""
+    """A bridge and the first nodes; the head has no GPU. What an earlier one left is cleared away.
+
+    Raises:
+        SystemExit: nodes are up.
+    """
+    if any(_pids(node) for node in _present()):
+        raise SystemExit("nodes are up: python -m benchmarks.nodes down")
+    down()
     STATE.mkdir(exist_ok=True)
+    TOKEN.touch(mode=0o600)
+    TOKEN.write_text(secrets.token_hex(32))
     _ip("link", "add", BRIDGE, "type", "bridge")
     _ip("link", "set", BRIDGE, "up")
     for node in range(n_nodes):
@@ -67,7 +79,7 @@ def join(node: int, num_cpus: int, num_gpus: int) -> None:
     _start_holder(node)
     place = [f"--node-ip-address={address_of(node)}", f"--num-cpus={num_cpus}", f"--num-gpus={num_gpus}"]
     where = ["--head", f"--port={PORT}", "--include-dashboard=false"] if node == 0 else [f"--address={head()}"]
-    _run(node, [_program("ray"), "start", *where, *place, "--disable-usage-stats"], is_quiet=True)
+    _start_ray(node, *where, *place)
 
 
 def _start_holder(node: int) -> None:
@@ -102,12 +114,21 @@ def command_on(node: int, command: Sequence[str]) -> list[str]:
     return ["nsenter", "--target", holder, "--net", "--mount", "--pid", f"--wd={Path.cwd()}", "--", *command]
 
 
-def _run(node: int, command: Sequence[str], *, is_quiet: bool = False) -> int:
-    environment = {**os.environ, "PYTHONSAFEPATH": "1", "RAY_AUTH_MODE": "token", "EVOLVE_BENCHMARK": "nodes"}
-    output = subprocess.DEVNULL if is_quiet else None  # what stays alive would keep a pipe open
-    return subprocess.run(
-        command_on(node, command), env=environment, stdout=output, stderr=output, check=is_quiet
-    ).returncode
+def environment() -> dict[str, str]:
+    """What every process on a node has to know: the token of this cluster, and how it authenticates."""
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(TOKEN)}
+    return {**os.environ, **token, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "EVOLVE_BENCHMARK": "nodes"}
+
+
+def _start_ray(node: int, *options: str) -> None:
+    """Its workers import from no folder that they happen to stand in."""
+    command = command_on(node, [_program("ray"), "start", *options, "--disable-usage-stats"])
+    nowhere = subprocess.DEVNULL  # what stays alive would keep a pipe open
+    subprocess.run(command, env={**environment(), "PYTHONSAFEPATH": "1"}, stdout=nowhere, stderr=nowhere, check=True)
+
+
+def _run(node: int, command: Sequence[str]) -> int:
+    return subprocess.run(command_on(node, command), env=environment(), check=False).returncode
 
 
 def cut(node: int) -> None:
@@ -132,11 +153,21 @@ def _pids(node: int) -> list[int]:
 
 def down() -> None:
     """No node and no bridge is left."""
+    for node in _present():
+        leave(node)
+    subprocess.run(["ip", "link", "del", BRIDGE], check=False, stderr=subprocess.DEVNULL)
+
+
+def _present() -> list[int]:
+    """Nodes whose namespace is there."""
     names = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True).stdout.split()
-    for name in names:
-        if name.startswith("evolve-"):
-            leave(int(name.removeprefix("evolve-")))
-    subprocess.run(["ip", "link", "del", BRIDGE], check=False)
+    return [int(name.removeprefix("evolve-")) for name in names if name.startswith("evolve-")]
+
+
+def _words(given: Sequence[str]) -> list[str]:
+    """A command as it was typed: `python` is this one, HEAD where the cluster is reached."""
+    places = {"python": sys.executable, "HEAD": head()}
+    return [places.get(word, word) for word in given if word != "--"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -150,9 +181,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("leave", "cut"):
         commands.add_parser(name).add_argument("n", type=int)
     commands.add_parser("down")
-    executed = commands.add_parser("exec")
-    executed.add_argument("n", type=int)
-    executed.add_argument("words", nargs=argparse.REMAINDER)
+    for name in ("exec", "around"):
+        executed = commands.add_parser(name)
+        executed.add_argument("n", type=int)
+        executed.add_argument("words", nargs=argparse.REMAINDER)
     options = parser.parse_args(arguments)
     match options.command:
         case "up":
@@ -167,8 +199,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         case "down":
             down()
         case "exec":
-            words = [word for word in options.words if word != "--"]
-            raise SystemExit(_run(options.n, words))
+            raise SystemExit(_run(options.n, _words(options.words)))
+        case "around":
+            up(options.n, max(2, (os.cpu_count() or 2) // options.n))
+            try:
+                status = _run(0, _words(options.words))
+            finally:
+                down()
+            raise SystemExit(status)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import os
 import random
 import subprocess
 import sys
@@ -114,9 +113,9 @@ async def drive(config: RunConfig, takes_s: float) -> None:
 def follow(archive: Path, takes_s: float) -> list[dict[str, Any]]:
     """Starts the driver on the head, carries the plan out, and collects what the driver told."""
     command = [sys.executable, "-m", "benchmarks.spot", "--drive", str(archive), "--takes", str(takes_s)]
-    environment = {**os.environ, "RAY_AUTH_MODE": "token", "PYTHONSAFEPATH": "", "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
     told: list[dict[str, Any]] = []
-    with subprocess.Popen(nodes.command_on(0, command), env=environment, stdout=subprocess.PIPE, text=True) as driver:
+    on_head, environment = nodes.command_on(0, command), nodes.environment()
+    with subprocess.Popen(on_head, env=environment, stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None
         for line in driver.stdout:
             with contextlib.suppress(ValueError):

@@ -1,0 +1,136 @@
+"""The figures that need a quiet, large machine, part after part, each with a limit to its time.
+
+    python -m benchmarks.quiet --list                          # parts, what they measure, how long they take
+    python -m benchmarks.quiet --out figures                   # all of them
+    python -m benchmarks.quiet --out figures --parts archive scale-64
+    python -m benchmarks.quiet --out figures --minutes 9       # begin no part that may not end by then; go on later
+
+Every part is a command of its own that leaves JSON in the folder, and what it printed beside it. `quiet.json` says how
+each of them ended; those that ended well are not run again. Made for 32 cores; nodes and spot need root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+CORES = os.cpu_count() or 1
+CORES_PER_RECOVERY = 3
+CORES_PER_JUDGE = 8
+
+
+class Part(NamedTuple):
+    """One command: arguments of `python`, where OUT is the folder."""
+
+    about: str
+    arguments: str
+    takes_s: int  # on 32 cores
+    limit_s: int
+    is_on_node: bool = False  # which has a /tmp of its own
+
+
+def _scale(n_evaluators: int, islands: str, takes_s: int) -> Part:
+    about = f"{n_evaluators} simulated GPUs; {islands} islands"
+    command = f"-m benchmarks.scale --evaluators {n_evaluators} --islands {islands} --seconds 20"
+    return Part(about, f"{command} --out OUT/scale-{n_evaluators}.jsonl", takes_s, 2 * takes_s + 60)
+
+
+PARTS = {
+    "archive": Part(
+        "a million programs: inserts, questions, opening again, single durable inserts, bytes",
+        "benchmarks/archive.py --n-programs 1000000 --batch 4096 --live 10 --json OUT/archive.json",
+        *(270, 580),
+    ),
+    "scale-8": _scale(8, "8 32", 70),
+    "scale-64": _scale(64, "8 32 128", 120),
+    "scale-512": _scale(512, "8 32 128", 150),
+    "recovery": Part(
+        "kill -9 of 200 processes of all kinds",
+        f"-m benchmarks.recovery --points 200 --jobs {max(1, min(10, CORES // CORES_PER_RECOVERY))} --minutes 8"
+        " --out OUT/recovery.jsonl",
+        *(460, 590),
+    ),
+    "hostile": Part(
+        "1,000 candidates, three in ten hostile",
+        f"-m benchmarks.hostile --jobs {max(1, CORES // CORES_PER_JUDGE)} --out OUT/hostile.json",
+        *(240, 580),
+    ),
+    "in-order": Part(
+        "the same digest with 1, 2, 4 and 8 evaluators",
+        "-m benchmarks.in_order --evaluations 100 --out OUT/in_order.json",
+        *(150, 580),
+    ),
+    "spot": Part("nodes that come and go during a run", "-m benchmarks.spot --out OUT/spot.json", 190, 400),
+    "nodes": Part(
+        "simulated GPUs and islands, the driver on one of three nodes of a Ray cluster in network namespaces",
+        "-m benchmarks.nodes around 3 -- python -m benchmarks.scale --evaluators 64 --islands 32 --seconds 20"
+        " --address HEAD --out OUT/nodes.jsonl",
+        *(60, 200, True),
+    ),
+}
+NODE_FOLDER = Path("/var/tmp/evolve-figures")
+
+
+def run_part(name: str, out: Path, limit_s: float) -> dict[str, Any]:
+    """How a part ended. It is killed after its limit; Ray's processes end with their driver."""
+    folder = NODE_FOLDER if PARTS[name].is_on_node else out
+    folder.mkdir(exist_ok=True)
+    arguments = [sys.executable, *PARTS[name].arguments.replace("OUT", str(folder)).split()]
+    began = time.time()
+    load = os.getloadavg()[0]
+    with (out / f"{name}.log").open("w") as log, subprocess.Popen(arguments, stdout=log, stderr=log) as process:
+        try:
+            status: int | None = process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            status = None
+    if folder is not out:
+        shutil.copytree(folder, out, dirs_exist_ok=True)
+        shutil.rmtree(folder)
+    return {
+        "command": " ".join(["python", *arguments[1:]]),
+        "status": "out of time" if status is None else status,
+        "seconds": round(time.time() - began, 1),
+        "load_before": round(load, 2),
+        "cores": CORES,
+    }
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("quiet-figures"))
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS), metavar="PART")
+    parser.add_argument("--minutes", type=float, default=1e6)
+    parser.add_argument("--again", action="store_true", help="run parts that ended well before, too")
+    parser.add_argument("--list", action="store_true", help="say what the parts are, and run none")
+    options = parser.parse_args(arguments)
+    if options.list:
+        for name, part in PARTS.items():
+            print(f"{name:12}{part.takes_s:5} s, {part.limit_s:4} s at most   {part.about}")
+        return
+    out = options.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    summary = out / "quiet.json"
+    ended: dict[str, Any] = json.loads(summary.read_text()) if summary.exists() else {}
+    ends_at = time.monotonic() + 60 * options.minutes
+    for name in options.parts:
+        left_s = ends_at - time.monotonic()
+        if (ended.get(name, {}).get("status") == 0 and not options.again) or left_s < PARTS[name].takes_s:
+            continue
+        print(f"{name}: {PARTS[name].about}", flush=True)
+        ended[name] = run_part(name, out, min(PARTS[name].limit_s, left_s))
+        summary.write_text(json.dumps(ended, indent=1) + "\n")
+        print(f"  status {ended[name]['status']} after {ended[name]['seconds']} s", flush=True)
+    sys.exit(0 if all(ended.get(name, {}).get("status") == 0 for name in options.parts) else 1)
+
+
+if __name__ == "__main__":
+    main()
