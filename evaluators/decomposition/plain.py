@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from evaluators.decomposition.access import split_in_place
 from evaluators.decomposition.errors import DecompositionError
+from evaluators.decomposition.fixed_sizes import fixed_sizes
 from evaluators.decomposition.splice import Edit, segment
 from evaluators.decomposition.steps import Kernel
 from evaluators.gates.reachable import is_kernel
@@ -37,7 +38,8 @@ def plain(kernel: Kernel, *, in_place: bool) -> Plain:
 
     Args:
         in_place: whether a tensor that is changed in place stays one argument. If not, what it held before and what it
-            holds after are two (`before_ptr0`, `after_ptr0`), wherever the kernel can be split so.
+            holds after are two (`before_ptr0`, `after_ptr0`), wherever the kernel can be split so, and sizes that are
+            written into the kernel are compile-time parameters.
 
     Raises:
         DecompositionError: it calls something that cannot be copied.
@@ -53,6 +55,7 @@ def plain(kernel: Kernel, *, in_place: bool) -> Plain:
             definitions |= _copied(name, imports)
             edits.append(Edit.of(node, _COPIED + name.lstrip("_")))
         edits += _spelt_out(function, imports)
+        edits += [] if in_place else fixed_sizes(function)
         definitions[function.name] = "@triton.jit\n" + segment(source, function, edits)
     return Plain(definitions, tuple(sorted(imports)))
 

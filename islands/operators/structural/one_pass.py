@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from islands.operators.structural.analysis import Launch, Program, Scope
+from islands.operators.structural.accesses import accesses_of
+from islands.operators.structural.analysis import Launch, Program, Scope, keyword
 from islands.operators.structural.kernels import tile_uses
 from islands.operators.structural.places import call_option, value_at
 from islands.operators.structural.row_loops import RowLoop, row_loops
@@ -44,8 +45,18 @@ class OnePass(Technique[RowSite]):
         for launch in program.launches_of(program.kernels[site.kernel]):
             edits += _tile_of_row(program, launch, site.loops[0])
             edits += call_option(program, launch.call, "num_warps").place.set(str(warps))
+        edits += _one_policy(program, site)
         extent = site.loops[0].extent
         return Rewrite(tuple(edits), f"{extent} of {site.kernel} in one tile, {warps} warps")
+
+
+def _one_policy(program: Program, site: RowSite) -> list[Edit]:
+    """Loads of one tensor lose hints that differ from walk to walk: only equal loads are made one by the compiler."""
+    loads = [access for access in accesses_of(program, program.kernels[site.kernel]) if access.is_load]
+    hints = [(a, program.text(h) if (h := keyword(a.call, "eviction_policy")) else "") for a in loads]
+    differing = {a.tensor for a, hint in hints for b, other in hints if a.tensor == b.tensor and hint != other} - {""}
+    places = [call_option(program, a.call, "eviction_policy").place for a, _ in hints if a.tensor in differing]
+    return [edit for place in places for edit in place.set('"evict_first"')]
 
 
 def _sites(program: Program, kernel: Scope) -> list[RowSite]:
