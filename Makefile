@@ -8,7 +8,7 @@ TORCH  := torch==2.13.0 triton==3.7.1
 export LITELLM_LOCAL_MODEL_COST_MAP := True
 export RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO := 0
 
-.PHONY: demo test lint types contracts wheel versions clean
+.PHONY: demo test lint types contracts wheel versions figures clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,10 @@ wheel: $(VENV)/.installed
 
 versions: $(VENV)/.installed
 	.ci/triton_versions $(BIN)/python
+
+# what needs a quiet machine with many cores: archive, scale, kill -9, hostile candidates, clusters (some need root)
+figures: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.quiet --out evolve-out/figures
 
 clean:
 	rm -rf $(VENV) dist build *.egg-info
