@@ -350,18 +350,17 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="evaluators, each in a process of its own")
     parser.add_argument("--at-once", type=int, help="candidates that each of them judges side by side")
     parser.add_argument("--alone", type=int, help="honest candidates of the undisturbed round")
-    parser.add_argument(
-        "--deadline", type=float, help="seconds for a candidate where its kernels run: 10, 2.5 on a GPU"
-    )
-    parser.add_argument("--prepare-deadline", type=float, help="seconds for its dry run: 10, 6 on a GPU")
+    parser.add_argument("--deadline", type=float, help="seconds for a candidate where its kernels run: 6, 2.5 on a GPU")
+    parser.add_argument("--prepare-deadline", type=float, help="seconds for its dry run: 6")
     parser.add_argument("--problem", default="swiglu")
     parser.add_argument("--out", type=Path, help="a file for the figures")
     arguments = parser.parse_args()
     is_cpu = arguments.device == "cpu"
-    arguments.at_once = arguments.at_once or max(2, (os.cpu_count() or 2) // arguments.jobs)
+    # those that sleep until their deadline need no core
+    arguments.at_once = arguments.at_once or max(2, 2 * (os.cpu_count() or 2) // arguments.jobs)
     arguments.alone = arguments.alone or max(arguments.candidates // (5 if is_cpu else 3), 1)
-    arguments.deadline = arguments.deadline or (10.0 if is_cpu else 2.5)
-    arguments.prepare_deadline = arguments.prepare_deadline or (10.0 if is_cpu else 6.0)
+    arguments.deadline = arguments.deadline or (6.0 if is_cpu else 2.5)
+    arguments.prepare_deadline = arguments.prepare_deadline or 6.0
     result = measure(arguments)
     text = json.dumps(result, indent=1)
     print(text)

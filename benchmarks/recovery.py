@@ -47,7 +47,7 @@ from db.live import open_for_reading
 
 KINDS = ("driver", *FOUND_BY, "raylet")
 PER_SITTING = 5  # points on one search
-N_AFTER = 3  # new verdicts until a search counts as going on
+N_AFTER = 6  # new verdicts until a search counts as going on: more than there were candidates on their way
 SLOW_S = 10.0
 DEADLINE_S = 120.0
 ENDS_S = 10.0  # what a killed driver started is gone by then
