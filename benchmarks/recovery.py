@@ -412,7 +412,7 @@ def summed(found: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "failed": sum("failed" in one for one in mine),
             **{name: sum(one.get(name, 0) for one in mine) for name in ("lost", "twice", "judged_anew")},
             "alive": sum(len(one.get("alive", [])) for one in mine),
-            "median_s": statistics.median(seconds) if seconds else None,
+            "median_s": round(statistics.median(seconds), 2) if seconds else None,
             "longest_s": seconds[-1] if seconds else None,
             "over_10_s": sum(s > SLOW_S for s in seconds),
         }

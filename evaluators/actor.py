@@ -26,7 +26,10 @@ class PreparerActor:
 
     def __init__(self, problem: Problem, settings: EvaluatorSettings) -> None:
         starting = ThreadPoolExecutor(1).submit(start_compiler)
-        import evaluators.preparer  # noqa: F401  imports torch meanwhile
+        # meanwhile: what preparation imports at once, and what fake tensors import when they are first used
+        import torch._dynamo  # noqa: F401
+
+        import evaluators.preparer  # noqa: F401
 
         self._asked = (problem, settings)
         self._zygote = starting.result()
