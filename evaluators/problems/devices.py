@@ -22,6 +22,8 @@ class CudaMeans(TorchFunctionMode):  # type: ignore[misc]
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.cuda:
             return args[0].to(self._device)
+        if function is torch.device:  # whose arguments are its parts: ("cuda", 0), type="cuda"
+            return self._moved(function(*args, **(kwargs or {})))
         return function(*map(self._moved, args), **{k: self._moved(v) for k, v in (kwargs or {}).items()})
 
     def _moved(self, value: Any) -> Any:
