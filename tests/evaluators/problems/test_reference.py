@@ -163,7 +163,9 @@ def test_cuda_in_a_file_means_the_device_that_is_asked_for(tmp_path: Path) -> No
 @pytest.mark.parametrize("named", ['"cuda:0"', 'torch.device("cuda", 0)', 'torch.device(type="cuda", index=0)'])
 def test_a_device_may_be_written_in_parts(tmp_path: Path, named: str) -> None:
     """As the graphs of torch.compile write it: `device=device(type='cuda', index=0)`."""
-    drawn = reference(tmp_path, inputs=f"return [torch.randn(n, n, device={named})]").draw_inputs(0, "cpu")
+    drawn = reference(tmp_path, inputs=f"return [torch.randn(n, n, device={named}), torch.zeros(n), 1.0]").draw_inputs(
+        0, "cpu"
+    )
     assert drawn[0].device.type == "cpu"
 
 
