@@ -50,6 +50,7 @@ PER_SITTING = 5  # points on one search
 N_AFTER = 6  # new verdicts until a search counts as going on: more than there were candidates on their way
 SLOW_S = 10.0
 DEADLINE_S = 120.0
+MAX_UNBEGUN = 5  # searches that do not begin, and are tried again
 ENDS_S = 10.0  # what a killed driver started is gone by then
 CORES = 2  # that each Ray believes to have
 
@@ -347,6 +348,7 @@ class Torture:
         self._ends = time.monotonic() + 60 * arguments.minutes
         self._waiting: queue.SimpleQueue[list[Point]] = queue.SimpleQueue()
         self._lock = threading.Lock()
+        self._n_unbegun = 0
         for group in sittings_of(points):
             self._waiting.put(group)
 
@@ -371,9 +373,10 @@ class Torture:
 
     def _sit(self, group: Sequence[Point]) -> None:
         rng = random.Random(f"{self._arguments.rng_seed}/{group[0].number}")
-        point = group[0]
+        point, has_begun = group[0], False
         try:
             with sitting(rng, has_second_node=point.kind == "raylet") as (search, node):
+                has_begun = True
                 for index, point in enumerate(group):
                     if time.monotonic() > self._ends:
                         return
@@ -381,6 +384,11 @@ class Torture:
                         node.join()
                     self._note(search.kill(point, self._arguments.longest_s, node))
         except SearchFailedError as error:
+            if not has_begun and self._n_unbegun < MAX_UNBEGUN:  # of two Rays that start at once one may take a port
+                self._n_unbegun += 1
+                print(f"a search did not begin: {error}", flush=True)
+                self._waiting.put(list(group))
+                return
             self._note({**point._asdict(), "failed": str(error)})
             if left := group[group.index(point) + 1 :]:
                 self._waiting.put(list(left))
