@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from typing import Any, NamedTuple
 CORES = os.cpu_count() or 1
 CORES_PER_RECOVERY = 3
 CORES_PER_JUDGE = 8
+ENDS_S = 20.0
 
 
 class Part(NamedTuple):
@@ -80,7 +82,7 @@ NODE_FOLDER = Path("/var/tmp/evolve-figures")
 
 
 def run_part(name: str, out: Path, limit_s: float) -> dict[str, Any]:
-    """How a part ended. It is killed after its limit; Ray's processes end with their driver."""
+    """How a part ended. It is ended after its limit; Ray's processes end with their driver."""
     folder = NODE_FOLDER if PARTS[name].is_on_node else out
     folder.mkdir(exist_ok=True)
     arguments = [sys.executable, *PARTS[name].arguments.replace("OUT", str(folder)).split()]
@@ -90,8 +92,8 @@ def run_part(name: str, out: Path, limit_s: float) -> dict[str, Any]:
         try:
             status: int | None = process.wait(limit_s)
         except subprocess.TimeoutExpired:
-            process.kill()
             status = None
+            _end(process)
     if folder is not out:
         shutil.copytree(folder, out, dirs_exist_ok=True)
         shutil.rmtree(folder)
@@ -102,6 +104,15 @@ def run_part(name: str, out: Path, limit_s: float) -> dict[str, Any]:
         "load_before": round(load, 2),
         "cores": CORES,
     }
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """As Ctrl-C would, which puts things in order, and by force if that takes long."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(ENDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
