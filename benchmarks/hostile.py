@@ -76,6 +76,9 @@ HOSTILE_KERNELS: dict[str, str] = {
     "endless kernel on all multiprocessors": "for _ in range(9): endless_kernel[(9999,)]"
     "(torch.zeros(2, device='cuda'), torch.zeros(2, device='cuda'))",
     "illegal access": "wild_kernel[(4096,)](torch.zeros(2, device='cuda'))\ntorch.cuda.synchronize()",
+}
+# known to hurt others meanwhile (docs/threat-model.md), so only where it is asked for
+FILLING: dict[str, str] = {
     "memory of the GPU": "kept = []\nwhile True: kept.append(torch.empty(1 << 30, device='cuda'))",
     "memory of the GPU, kept": "kept = []\ntry:\n    while True: kept.append(torch.empty(1 << 28, device='cuda'))\n"
     "except RuntimeError: time.sleep(3600)",
@@ -151,13 +154,14 @@ def honest(problem: Problem, n: int) -> list[Specimen]:
     return made
 
 
-def hostile(problem: Problem, n: int, rng: random.Random, device: DeviceKind) -> list[Specimen]:
+def hostile(problem: Problem, n: int, rng: random.Random, device: DeviceKind, *, fills: bool) -> list[Specimen]:
     """Every kind in turn: at import or in forward; at once, only where kernels run, or only in a late call there."""
-    kinds = list((HOSTILE if device is DeviceKind.CPU else {**HOSTILE, **HOSTILE_KERNELS}).items())
+    on_gpu = {**HOSTILE_KERNELS, **(FILLING if fills else {})} if device is DeviceKind.CUDA else {}
+    kinds = list({**HOSTILE, **on_gpu}.items())
     made = []
     for i in range(n):
         kind, code = kinds[i % len(kinds)]
-        is_kernel = kind in HOSTILE_KERNELS
+        is_kernel = kind in on_gpu
         when = "live" if is_kernel else rng.choice(("at once", "live", "late"))
         at_import = when != "late" and rng.random() < 0.4
         source = _attacking(problem.seeds[0], code, when, at_import, is_kernel, device)
@@ -231,7 +235,9 @@ def run_job(arguments: argparse.Namespace, index: int, meeting: Meeting) -> Foun
     problem = load_problem(arguments.problem)
     n_hostile = round(SHARE * arguments.candidates)
     good = honest(problem, arguments.candidates - n_hostile)
-    mixed = rng.sample([*good, *hostile(problem, n_hostile, rng, device)], arguments.candidates)
+    mixed = rng.sample(
+        [*good, *hostile(problem, n_hostile, rng, device, fills=arguments.fill_gpu)], arguments.candidates
+    )
     settings = EvaluatorSettings(prepare_deadline_s=arguments.prepare_deadline, evaluate_deadline_s=arguments.deadline)
     free_before = free_gpu_mb(device)
     accept = GateResult(gate=Gate.STATIC, passed=True)
@@ -333,7 +339,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "share": round(rate / rate_alone, 3),
         "hostile_s_by_kind": {
             kind: round(sum(s) / len(s), 2)
-            for kind in {**HOSTILE, **HOSTILE_KERNELS}
+            for kind in {**HOSTILE, **HOSTILE_KERNELS, **FILLING}
             if (s := [one.seconds for one in theirs if one.specimen.kind == kind])
         },
         "longest_honest_s": round(max(one.seconds for one in ours), 2),
@@ -352,6 +358,7 @@ def main() -> None:
     parser.add_argument("--alone", type=int, help="honest candidates of the undisturbed round")
     parser.add_argument("--deadline", type=float, help="seconds for a candidate where its kernels run: 6, 2.5 on a GPU")
     parser.add_argument("--prepare-deadline", type=float, help="seconds for its dry run: 6")
+    parser.add_argument("--fill-gpu", action="store_true", help="some fill the GPU's memory, too, which others feel")
     parser.add_argument("--problem", default="swiglu")
     parser.add_argument("--out", type=Path, help="a file for the figures")
     arguments = parser.parse_args()
