@@ -56,7 +56,7 @@ PARTS = {
     "scale-512": _scale(512, "8 32 128", 150),
     "recovery": Part(
         "kill -9 of 200 processes of all kinds",
-        f"-m benchmarks.recovery --points 200 --jobs {max(1, min(10, CORES // CORES_PER_RECOVERY))} --minutes 8"
+        f"-m benchmarks.recovery --points 200 --jobs {max(1, min(10, CORES // CORES_PER_RECOVERY))} --minutes 7.5"
         " --out OUT/recovery.jsonl",
         *(460, 590),
     ),

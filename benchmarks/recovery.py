@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes
 import datetime
 import json
 import os
@@ -45,6 +46,8 @@ from typing import Any, NamedTuple
 from benchmarks.victims import FOUND_BY, Process, is_agent, processes_of
 from db.live import open_for_reading
 
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 KINDS = ("driver", *FOUND_BY, "raylet")
 PER_SITTING = 5  # points on one search
 N_AFTER = 6  # new verdicts until a search counts as going on: more than there were candidates on their way
@@ -128,7 +131,11 @@ class Sitting:
         began = time.time()
         with (self.folder / "errors.txt").open("ab") as errors:
             self._driver = subprocess.Popen(
-                command, env=environment_of(self.folder, self._driver_mark), stdout=subprocess.DEVNULL, stderr=errors
+                command,
+                env=environment_of(self.folder, self._driver_mark),
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                preexec_fn=die_with_parent,
             )
         self._wait_for_new(began, 1)
         return next(float(one["at"]) for one in self._news(began)) - began
@@ -245,6 +252,11 @@ class Sitting:
             self._driver.wait()
 
 
+def die_with_parent() -> None:
+    """For a process that was just forked: no search outlives a benchmark that is killed."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def environment_of(folder: Path, mark: str) -> dict[str, str]:
     """Ray keeps its files in the folder and believes in few cores; the mark is where the sandbox lets it through."""
     return {
@@ -295,7 +307,9 @@ class Node:
         environment = environment_of(self._folder, self._mark)
         del environment["RAY_OVERRIDE_RESOURCES"], environment["RAY_ADDRESS"]
         with (self._folder / "ray.txt").open("ab") as log:
-            self._started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+            self._started.append(
+                subprocess.Popen(command, env=environment, stdout=log, stderr=log, preexec_fn=die_with_parent)
+            )
 
     def _raylets(self) -> list[Process]:
         return [one for one in processes_of(self._mark) if "/raylet/raylet " in one.command + " "]
