@@ -36,6 +36,7 @@ from islands.operators.structural.tensor_descriptors import TensorDescriptors
 from islands.operators.structural.tile_row import TileRow
 from islands.operators.structural.tile_size import TileSize
 from islands.operators.structural.warp_specialize import WarpSpecialize
+from islands.operators.structural.welford_by_count import WelfordByCount
 
 TECHNIQUES: tuple[type[Technique[Any]], ...] = (
     Retune,
@@ -45,6 +46,7 @@ TECHNIQUES: tuple[type[Technique[Any]], ...] = (
     OnePass,
     DeferReduction,
     OnlineSoftmax,
+    WelfordByCount,
     KeepForWalk,
     EvictionPolicy,
     LoopPipeline,
