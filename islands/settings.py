@@ -34,7 +34,7 @@ class KnowledgeSettings(BaseModel):
     earlier_weight: float = Field(default=0.7, ge=0, le=1)  # of an attempt of an earlier run; one of this run counts 1
     other_gpu_weight: float = Field(default=0.5, ge=0, le=1)  # times this, where it was on another GPU
     half_life_days: float = Field(default=180.0, gt=0)  # and half as much for every so many days since
-    most_tries: float = Field(default=12.0, gt=0)  # earlier attempts count for so many at most, of each thing known
+    most_tries: float = Field(default=4.0, gt=0)  # earlier attempts count for so many at most, of each thing known
     fading: float = Field(default=0.95, gt=0, le=1)  # what an attempt keeps of its weight at the next of its technique
 
 
