@@ -1,4 +1,4 @@
-"""reciprocal: one division for a whole tile, then products."""
+"""reciprocal: one division for a whole tile or a whole row, then products. The compiler moves it out of loops."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 import libcst as cst
 
 from islands.operators.structural.analysis import Program, Scope
+from islands.operators.structural.axes import axes_of, axes_of_names
 from islands.operators.structural.grids import operand
 from islands.operators.structural.places import end_of
 from islands.operators.structural.shapes import is_scalar, tile_names
@@ -15,14 +16,14 @@ from islands.operators.structural.text import Edit
 
 
 class DivisionSite(NamedTuple):
-    """Divisions of tiles by scalars in one kernel, rewritten together."""
+    """Divisions of tiles by scalars, or by one value a row, in one kernel; rewritten together."""
 
     kernel: str
     divisions: tuple[cst.BinaryOperation, ...]
 
 
 class Reciprocal(Technique[DivisionSite]):
-    """tile / scalar = tile * (1 / scalar): one such division, or all of a kernel."""
+    """tile / scalar = tile * (1 / scalar), and so for a value a row: one such division, or all of a kernel."""
 
     name = "reciprocal"
     prior = 0.02
@@ -43,9 +44,18 @@ class Reciprocal(Technique[DivisionSite]):
 
 
 def _divisions(program: Program, kernel: Scope) -> list[cst.BinaryOperation]:
-    tiles = tile_names(program, kernel)
     found = [n for n in kernel.all(cst.BinaryOperation) if isinstance(n.operator, cst.Divide)]
-    return [n for n in found if not is_scalar(program, n.left, tiles) and is_scalar(program, n.right, tiles)]
+    return [n for n in found if _is_of_few(program, kernel, n)]
+
+
+def _is_of_few(program: Program, kernel: Scope, division: cst.BinaryOperation) -> bool:
+    """Whether there are fewer divisors than quotients: a tile by a scalar, or by a value a row or a column."""
+    tiles = tile_names(program, kernel)
+    if not is_scalar(program, division.left, tiles) and is_scalar(program, division.right, tiles):
+        return True
+    names = axes_of_names(program, kernel)
+    left, right = (axes_of(program, kernel, side, names) for side in (division.left, division.right))
+    return right < left and len(left) == max(len(axes) for axes in names.values())
 
 
 def _edit(program: Program, division: cst.BinaryOperation) -> Edit:
