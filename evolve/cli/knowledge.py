@@ -91,6 +91,42 @@ def attempts(
         print_table(rows, _attempt_columns(kinds))
 
 
+@app.command("recipes")
+@guarded
+def recipes(without: Without = None, archive: Archive = DEFAULT_ARCHIVE, as_json: AsJson = False) -> None:
+    """Show how the fastest programs of each problem came about: what runs on other problems follow in one step."""
+    with reading(archive) as reader:
+        found = recipes_in(reader, without=without or (), with_imported=not without)
+    if as_json:
+        print_json([recipe.model_dump(mode="json") for recipe in found])
+    elif not found:
+        note("no program is 5% faster than the one that its search began with")
+    else:
+        print_table([_recipe_row(recipe) for recipe in found], _RECIPE_COLUMNS)
+
+
+def _recipe_row(recipe: Recipe) -> dict[str, object]:
+    settings = [
+        f"{one.kind} {one.value}" + (f" (kernel {one.kernel})" if one.kernel else "") for one in recipe.settings
+    ]
+    return {
+        **recipe.model_dump(include={"problem", "latency_kind", "hardware_id"}),
+        "gain": f"{2**recipe.octaves:.2f}x",
+        "techniques": ", ".join(recipe.techniques),
+        "settings": ", ".join(settings),
+    }
+
+
+_RECIPE_COLUMNS = [
+    Column("problem", "problem"),
+    Column("hardware_id", "GPU"),
+    Column("latency_kind", "latency"),
+    Column("gain", "over its first program", is_number=True),
+    Column("techniques", "rewrites, in order"),
+    Column("settings", "knobs"),
+]
+
+
 @app.command("lessons")
 @guarded
 def lessons(

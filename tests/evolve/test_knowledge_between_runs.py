@@ -294,6 +294,20 @@ def test_knowledge_moves_from_one_archive_to_another(call: Call, archive: Path, 
     assert code == 0 and read_knowledge(file) == Knowledge([], []) and "0 attempts" in err
 
 
+def test_recipes_are_shown(call: Call, tmp_path: Path) -> None:
+    path = tmp_path / "recipes.duckdb"
+    ProgramArchive.open(path).close()
+    code, out, err = call("knowledge", "recipes", "--archive", path)
+    assert (code, out) == (0, "") and "no program is 5% faster" in err
+    with ProgramArchive.open(path) as target:
+        target.import_knowledge([], "lab.json", [RECIPE])
+    code, out, _ = call("knowledge", "recipes", "--archive", path)
+    row = out.splitlines()[1]
+    assert code == 0 and all(words in row for words in ("rms_norm", "1.41x", "one_pass", "num_warps 16"))
+    code, out, _ = call("knowledge", "recipes", "--json", "--archive", path)
+    assert [Recipe.model_validate(record) for record in json.loads(out)] == [RECIPE]
+
+
 def test_a_file_that_is_none_ends_the_command(call: Call, archive: Path, tmp_path: Path) -> None:
     code, _, err = call("knowledge", "import", tmp_path / "absent.json", "--archive", archive)
     assert code == 2 and "cannot read knowledge" in err and "Traceback" not in err
