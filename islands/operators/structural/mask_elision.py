@@ -11,6 +11,7 @@ from islands.operators.structural.analysis import Launch, Program, Scope, argume
 from islands.operators.structural.grids import fresh_name, operand
 from islands.operators.structural.kernels import loops_of
 from islands.operators.structural.program_loop import add_arguments, add_parameters
+from islands.operators.structural.recurrences import assignment_of
 from islands.operators.structural.row_loops import is_parameter, nearest
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit
@@ -21,15 +22,17 @@ Condition = tuple[str, str]  # extent and tile, names of parameters: the extent 
 
 
 class MaskSite(NamedTuple):
-    """The accesses of a kernel whose masks are all true under the conditions."""
+    """The accesses of a kernel, and what keeps a running value, whose masks are all true under the conditions."""
 
     kernel: str
     accesses: tuple[Access, ...]
+    selects: tuple[cst.Call, ...]  # `total = tl.where(mask, new, total)`
     conditions: tuple[Condition, ...]
 
 
 class MaskElision(Technique[MaskSite]):
-    """A compile-time flag, true where every extent is a multiple of its tile, chooses accesses without masks."""
+    """A compile-time flag, true where every extent is a multiple of its tile, chooses accesses without masks, and new
+    running values in every lane."""
 
     name = "mask_elision"
     prior = 0.02
@@ -48,9 +51,11 @@ class MaskElision(Technique[MaskSite]):
         flag = fresh_name(program, "EVEN")
         edits = [add_parameters(program, kernel, [f"{flag}: {device}.constexpr = False"])]
         edits += [edit for access in site.accesses for edit in _conditional(program, access, flag)]
+        edits += [_taken(program, call, flag) for call in site.selects]
         for launch in program.launches_of(kernel):
             edits.append(add_arguments(program, launch, {flag: _condition(program, launch, site.conditions)}))
-        return Rewrite(tuple(edits), f"{len(site.accesses)} masks of {site.kernel} where tiles divide the extent")
+        n_masks = len(site.accesses) + len(site.selects)
+        return Rewrite(tuple(edits), f"{n_masks} masks of {site.kernel} where tiles divide the extent")
 
 
 def _site(program: Program, kernel: Scope) -> MaskSite | None:
@@ -62,9 +67,30 @@ def _site(program: Program, kernel: Scope) -> MaskSite | None:
         if found:
             accesses.append(access)
             conditions.update(dict.fromkeys(found))
+    selects = {id(c): (c, found) for c in _keeping(program, kernel) if (found := _of_select(program, kernel, c))}
+    for _, found in selects.values():
+        conditions.update(dict.fromkeys(found))
     launches = program.launches_of(kernel)
     known = all(name in launch.arguments for launch in launches for pair in conditions for name in pair)
-    return MaskSite(kernel.name, tuple(accesses), tuple(conditions)) if accesses and known else None
+    kept = tuple(call for call, _ in selects.values())
+    return MaskSite(kernel.name, tuple(accesses), kept, tuple(conditions)) if accesses and known else None
+
+
+def _keeping(program: Program, kernel: Scope) -> list[cst.Call]:
+    """The calls in `total = tl.where(mask, new, total)`."""
+    found: list[cst.Call] = []
+    for statement in kernel.all(cst.Assign):
+        assigned = assignment_of(statement)
+        if assigned is None or not isinstance(assigned[1], cst.Call) or program.device_call(assigned[1]) != "where":
+            continue
+        plain = [a for a in assigned[1].args if a.keyword is None and not a.star]
+        if len(plain) == len(assigned[1].args) == 3 and program.text(plain[2].value) == assigned[0]:
+            found.append(assigned[1])
+    return found
+
+
+def _of_select(program: Program, kernel: Scope, call: cst.Call) -> list[Condition] | None:
+    return mask_conditions(program, kernel, call.args[0].value)
 
 
 def mask_conditions(program: Program, kernel: Scope, mask: cst.CSTNode) -> list[Condition] | None:
@@ -159,6 +185,13 @@ def _conditional(program: Program, access: Access, flag: str) -> list[Edit]:
     other = argument(access.call, 2, "other") if access.is_load else None
     nodes = [n for n in (argument(access.call, position, "mask"), other) if n is not None]
     return [Edit(*program.span(n), f"None if {flag} else {operand(program, n)}") for n in nodes]
+
+
+def _taken(program: Program, call: cst.Call, flag: str) -> Edit:
+    """The new value without a choice, where the flag is set."""
+    start, end = program.span(call)
+    new = operand(program, call.args[1].value)
+    return Edit(start, end, f"({new} if {flag} else {program.source[start:end]})")
 
 
 def _condition(program: Program, launch: Launch, conditions: tuple[Condition, ...]) -> str:

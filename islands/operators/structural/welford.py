@@ -154,6 +154,8 @@ def _keeps(program: Program, kernel: Scope, loop: Loop, statement: cst.CSTNode, 
     if program.text(assigned[1]) == new:
         return True
     value = assigned[1]
+    if isinstance(value, cst.IfExp) and program.text(value.body) == new:  # what mask_elision writes
+        value = value.orelse
     if not isinstance(value, cst.Call) or program.device_call(value) != "where" or not _is_plain(value, 3):
         return False
     mask, kept, other = (a.value for a in value.args)
