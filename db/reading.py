@@ -10,7 +10,7 @@ import difflib
 import gc
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +35,7 @@ from db.llm_calls import LlmCall, LlmTotal, call_of, calls_of, total_of, totals_
 from db.llm_questions import LlmQuestion, dialogues_of, last_waiting, question_of, questions_of
 from db.opinions import ProgramOpinion, opinions_of, opinions_on
 from db.queries import Elite, LineageRow, Question, Scope, Table
-from db.recipes import Recipe, imported_recipes, winner_rows
+from db.recipes import Recipe, Step, imported_recipes, step_of, step_rows, winner_rows
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, RunStatus, Verdict
 from db.reflections import (
     EVERYTHING,
@@ -286,11 +286,18 @@ class ArchiveReader(ABC):
             return summed([*own, *others]) if others else own
 
     def winners(
-        self, *, problems: Sequence[str] | None = None, without: Sequence[str] = (), until_s: float | None = None
+        self,
+        *,
+        without: Sequence[str] = (),
+        until_s: float | None = None,
+        latency_kind: LatencyKind | None = None,
     ) -> list[Elite]:
-        """The fastest programs of every grid of the reference class. Arguments as for `knowledge`."""
-        asked = Asked(None if problems is None else tuple(problems), tuple(without), until_s)
-        return self._elites(None, lambda _: winner_rows(asked))
+        """The fastest programs of every grid of the reference class. Arguments as for `knowledge`; None is any kind."""
+        return self._elites(None, lambda _: winner_rows(without, until_s, latency_kind))
+
+    def steps(self, program_ids: Iterable[str]) -> list[Step]:
+        """Every verdict on some programs, in order of insertion, without its long texts."""
+        return [step_of(row) for row in self._rows(step_rows(program_ids))]
 
     def imported_recipes(self, until_s: float | None = None) -> list[Recipe]:
         """What `import_knowledge` brought in, before a moment where one is given, in seconds since the epoch."""

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from db.frozen import Record
-from db.knowledge import NAMED_PROBLEMS, Asked
+from db.knowledge import NAMED_PROBLEMS
 from db.queries import Question
 from db.records import LatencyKind
 
 LEAST_OCTAVES = 0.07
 """What is worth following: 5% of latency."""
+
+MOST_OCTAVES = 64.0
+"""No program gains more: what says so is damaged."""
 
 N_WINNERS = 3
 """Programs of each problem, GPU and kind of latency that recipes are taken from: the fastest."""
@@ -40,20 +44,35 @@ class Recipe(Record):
     hardware_id: str
     techniques: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
-    octaves: float = Field(gt=0)  # gained over the first program
+    octaves: float = Field(gt=0, le=MOST_OCTAVES)  # gained over the first program
     at_s: float = 0.0  # seconds since the epoch, of the verdict on the winner
 
 
-def winner_rows(asked: Asked) -> Question:
+class Step(NamedTuple):
+    """One verdict on a program, with how the program was made. What a winner came from is a chain of them."""
+
+    program_id: str
+    problem_id: str
+    hardware_id: str
+    latency_kind: str | None
+    latency_us: float | None
+    state: str
+    technique: str
+    detail: str
+    parents: tuple[str, ...]
+    at_s: float  # seconds since the epoch
+
+
+def winner_rows(without: Sequence[str], until_s: float | None, latency_kind: LatencyKind | None) -> Question:
     """The sequence numbers of the fastest programs of the reference class, at most `N_WINNERS` of each grid."""
     conditions, parameters = ["precision = 'reference'", "rank_us IS NOT NULL", "duplicate_of = ''"], list[Any]()
-    for names, word in ((asked.problems, "IN"), (asked.without or None, "NOT IN")):
-        if names is not None:
-            conditions.append(f"problem_id {word} ({NAMED_PROBLEMS})")
-            parameters += [list(names)] * 2
-    if asked.until_s is not None:
-        conditions.append("created_s < ?")
-        parameters.append(asked.until_s)
+    if without:
+        conditions.append(f"problem_id NOT IN ({NAMED_PROBLEMS})")
+        parameters += [list(without)] * 2
+    for column, value in (("created_s <", until_s), ("latency_kind =", latency_kind)):
+        if value is not None:
+            conditions.append(f"{column} ?")
+            parameters.append(value)
     sql = (
         f"SELECT arg_min(seq, rank_us) AS seq FROM evaluations WHERE {' AND '.join(conditions)}"
         " GROUP BY grid, program_id"
@@ -61,6 +80,20 @@ def winner_rows(asked: Asked) -> Question:
         f" <= {N_WINNERS} ORDER BY seq"
     )
     return Question(sql, parameters)
+
+
+def step_rows(program_ids: Iterable[str]) -> Question:
+    """What `step_of` reads: every verdict on some programs, in order of insertion."""
+    columns = (
+        "program_id, problem_id, hardware_id, latency_kind, latency_us, coalesce(state, ''), technique,"
+        " lineage ->> '$.detail', parents, created_s"
+    )
+    wanted = "program_id IN (SELECT unnest(?::VARCHAR[]))"
+    return Question(f"SELECT {columns} FROM evaluations WHERE {wanted} ORDER BY seq", [list(program_ids)])
+
+
+def step_of(row: Sequence[Any]) -> Step:
+    return Step(*row)._replace(parents=tuple(row[Step._fields.index("parents")]))
 
 
 def imported_recipes(until_s: float | None) -> Question:

@@ -86,16 +86,17 @@ def collect_knowledge(config: RunConfig, problem: str, latency_kind: LatencyKind
     if config.knowledge != "archive":
         return _fit_for(problem, read_knowledge(Path(config.knowledge)), latency_kind, at_s)
     places = dict.fromkeys(Path(path).resolve() for path in (config.archive, *config.seed_from))
-    found = [_from_archive(place, at_s) for place in places]
+    found = [_from_archive(place, problem, latency_kind, at_s) for place in places]
     evidence = [one for knowledge in found for one in knowledge.evidence]
     recipes = distinct([one for knowledge in found for one in knowledge.recipes])
     known = _fit_for(problem, Knowledge(evidence, recipes), latency_kind, at_s)
     return known if known.evidence else _fit_for(problem, shipped_knowledge(), latency_kind, at_s)
 
 
-def _from_archive(path: Path, at_s: float) -> Knowledge:
+def _from_archive(path: Path, problem: str, latency_kind: LatencyKind, at_s: float) -> Knowledge:
     with contextlib.closing(open_for_reading(path)) as archive:
-        return Knowledge(archive.knowledge(until_s=at_s), recipes_in(archive, until_s=at_s))
+        recipes = recipes_in(archive, without=[problem], until_s=at_s, latency_kind=latency_kind)
+        return Knowledge(archive.knowledge(until_s=at_s), recipes)
 
 
 def _fit_for(problem: str, known: Knowledge, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:

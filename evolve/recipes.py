@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from db.queries import Elite, LineageRow
+from db.queries import Elite
 from db.reading import ArchiveReader
-from db.recipes import LEAST_OCTAVES, Recipe
-from db.records import Evaluation
+from db.recipes import LEAST_OCTAVES, Recipe, Step
+from db.records import LatencyKind
 from islands.operators.base import Parent
 from islands.operators.recipe import settings_of, techniques_of
 
 
 def recipes_in(
-    archive: ArchiveReader, *, without: Sequence[str] = (), until_s: float | None = None, with_imported: bool = True
+    archive: ArchiveReader,
+    *,
+    without: Sequence[str] = (),
+    until_s: float | None = None,
+    latency_kind: LatencyKind | None = None,
+    with_imported: bool = True,
 ) -> list[Recipe]:
     """How the fastest programs of an archive came from their first programs, and what was imported into it.
 
@@ -23,9 +28,12 @@ def recipes_in(
     Args:
         without: names or ids of problems whose programs are left out.
         until_s: only what was judged or imported before this moment, in seconds since the epoch.
+        latency_kind: only what was judged by this kind, of the archive's own; None takes all.
         with_imported: also what `evolve knowledge import` brought in; it knows no problem's id.
     """
-    own = [_recipe_of(archive, winner) for winner in archive.winners(without=without, until_s=until_s)]
+    winners = archive.winners(without=without, until_s=until_s, latency_kind=latency_kind)
+    steps = _steps_to(archive, {winner.program.program_id for winner in winners})
+    own = [_recipe_of(archive, winner, steps) for winner in winners]
     brought = archive.imported_recipes(until_s) if with_imported else []
     return distinct([*(recipe for recipe in own if recipe is not None), *brought])
 
@@ -39,42 +47,60 @@ def distinct(recipes: Sequence[Recipe]) -> list[Recipe]:
     return list(found.values())
 
 
-def _recipe_of(archive: ArchiveReader, winner: Elite) -> Recipe | None:
-    path = _path(archive.lineage(winner.program.program_id), winner.program.program_id)
-    latency, first = winner.verdict.latency, _judged(archive, path[0].program_id, winner)
-    if latency is None or first is None or first.verdict.latency is None:
+def _steps_to(archive: ArchiveReader, program_ids: Iterable[str]) -> dict[str, list[Step]]:
+    """Every verdict on programs and on those that they came from along first parents. One question a generation."""
+    found: dict[str, list[Step]] = {}
+    waiting = set(program_ids)
+    while waiting:
+        found |= {program_id: [] for program_id in waiting}
+        steps = archive.steps(sorted(waiting))
+        for step in steps:
+            found[step.program_id].append(step)
+        waiting = {step.parents[0] for step in steps if step.parents} - found.keys()
+    return found
+
+
+def _recipe_of(archive: ArchiveReader, winner: Elite, steps: Mapping[str, Sequence[Step]]) -> Recipe | None:
+    path = _path(winner, steps)
+    first = next((step for step in steps[path[0].program_id] if _is_like(step, winner)), None) if path else None
+    latency = winner.verdict.latency
+    if latency is None or first is None or not first.latency_us:
         return None
-    octaves = math.log2(first.verdict.latency.device_us / latency.device_us)
+    octaves = math.log2(first.latency_us / latency.device_us)
     if octaves < LEAST_OCTAVES:
         return None
-    final = _judged(archive, winner.program.program_id, winner)
-    report = first.verdict.bottleneck
+    judged = archive.evaluations_of(winner.program.program_id)
+    final = next(e for e in judged if e.verdict.candidate_id == winner.verdict.candidate_id)  # with its captures
     return Recipe(
         problem=winner.problem_name,
-        state=report.state.key if report else "",
+        state=first.state,
         latency_kind=latency.kind,
         hardware_id=winner.verdict.hardware_id,
-        techniques=techniques_of([(row.technique, row.detail) for row in path[1:]]),
-        settings=settings_of(Parent(winner.program.source, winner.program.program_id, (final or first).verdict)),
+        techniques=techniques_of([(step.technique, step.detail) for step in path[1:]]),
+        settings=settings_of(Parent(winner.program.source, winner.program.program_id, final.verdict)),
         octaves=octaves,
-        at_s=(final or first).created_at,
+        at_s=final.created_at,
     )
 
 
-def _path(rows: Sequence[LineageRow], program_id: str) -> list[LineageRow]:
-    """From the first program to this one, along first parents."""
-    by_id = {row.program_id: row for row in rows}
-    path = [by_id[program_id]]
-    while path[0].parents and path[0].parents[0] in by_id and len(path) < len(rows):
-        path.insert(0, by_id[path[0].parents[0]])
+def _path(winner: Elite, steps: Mapping[str, Sequence[Step]]) -> list[Step]:
+    """How each program was first proposed for the problem, from the first one to the winner, along first parents."""
+    path: list[Step] = []
+    seen: set[str] = set()
+    program_id = winner.program.program_id
+    while program_id not in seen:
+        seen.add(program_id)
+        made = next((s for s in steps.get(program_id, ()) if s.problem_id == winner.program.problem_id), None)
+        if made is None:
+            break
+        path.insert(0, made)
+        program_id = made.parents[0] if made.parents else program_id
     return path
 
 
-def _judged(archive: ArchiveReader, program_id: str, like: Elite) -> Evaluation | None:
-    """The first verdict on a program on the same GPU, by the same kind of latency."""
-    kind = like.verdict.latency.kind if like.verdict.latency else None
-    for evaluation in archive.evaluations_of(program_id):
-        verdict = evaluation.verdict
-        if verdict.latency and verdict.latency.kind is kind and verdict.hardware_id == like.verdict.hardware_id:
-            return evaluation
-    return None
+def _is_like(step: Step, winner: Elite) -> bool:
+    """Whether a verdict says a latency of the winner's problem, on the same GPU and of the same kind."""
+    verdict = winner.verdict
+    assert verdict.latency is not None
+    theirs = (verdict.problem_id, verdict.hardware_id, verdict.latency.kind)
+    return step.latency_us is not None and (step.problem_id, step.hardware_id, step.latency_kind) == theirs

@@ -9,7 +9,7 @@ from support.runs import make_problem, make_run, one_evaluation
 
 from db.archive import ProgramArchive
 from db.recipes import Recipe, Setting
-from db.records import Evaluation
+from db.records import Evaluation, LatencyKind
 from evolve.recipes import recipes_in
 
 SEED = "import triton\n# first\n"
@@ -45,6 +45,31 @@ def test_the_fastest_programs_say_how_they_came_about(archive: ProgramArchive) -
 def test_what_gained_little_is_no_recipe(archive: ProgramArchive) -> None:
     filled(archive, 100.0, 97.0)
     assert recipes_in(archive) == []
+
+
+def test_a_program_of_several_problems_is_held_against_its_latency_at_the_same_one(archive: ProgramArchive) -> None:
+    wide, narrow = make_problem(dim=65536), make_problem(dim=1024)
+    runs = [make_run(wide), make_run(narrow, run_id="s1a2b3c4")]
+    seed = one_evaluation(wide, runs[0], 0, 100.0, source="SEED = 1")
+    again = one_evaluation(narrow, runs[1], 0, 10.0, source="SEED = 1")
+    faster = one_evaluation(narrow, runs[1], 1, 5.0, technique="one_pass", parents=[again])
+    for problem, run in zip((wide, narrow), runs, strict=True):
+        archive.add_problem(problem)
+        archive.add_run(run)
+    archive.insert([seed, again, faster])
+    assert [(r.techniques, r.octaves) for r in recipes_in(archive)] == [(("one_pass",), 1.0)]
+
+
+def test_a_kind_of_latency_can_be_asked_for(archive: ProgramArchive) -> None:
+    filled(archive, 100.0, 50.0)
+    assert recipes_in(archive, latency_kind=LatencyKind.MODELLED) == []
+    assert recipes_in(archive, latency_kind=LatencyKind.MEASURED) == recipes_in(archive)
+
+
+def test_a_gain_that_is_no_number_is_no_recipe() -> None:
+    for octaves in (float("inf"), float("nan"), 1e300, 0.0):
+        with pytest.raises(ValueError, match="octaves"):
+            Recipe(problem="softmax", latency_kind="measured", hardware_id="h", octaves=octaves)
 
 
 def test_a_problem_can_be_left_out_and_so_can_what_came_later(archive: ProgramArchive) -> None:
