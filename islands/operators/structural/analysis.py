@@ -154,11 +154,16 @@ class Program:
             yield node
 
     def runs(self, kernel_name: str, is_launched: Callable[[str], bool]) -> bool:
-        """Whether a kernel is among those launched, or is called by one of them."""
-        if is_launched(kernel_name):
-            return True
-        callers = [name for name, k in self.kernels.items() if name != kernel_name and _calls(k, kernel_name)]
-        return any(is_launched(name) for name in callers)
+        """Whether a kernel is among those launched, or is called by one of them, through others too."""
+        waiting, seen = [kernel_name], {kernel_name}
+        while waiting:
+            name = waiting.pop()
+            if is_launched(name):
+                return True
+            callers = {caller for caller, k in self.kernels.items() if caller not in seen and _calls(k, name)}
+            seen |= callers
+            waiting += callers
+        return False
 
     def launches_of(self, kernel: Scope) -> list[Launch]:
         return [launch for launch in self.launches if launch.kernel is kernel]

@@ -12,6 +12,7 @@ from islands.operators.structural.text import Edit
 
 LOG2_E = "1.4426950408889634"
 LN_2 = "0.6931471805599453"
+_FUNCTIONS = ("exp", "log", "math.exp", "math.log", "extra.libdevice.exp", "extra.libdevice.log")
 
 
 class CallSite(NamedTuple):
@@ -30,8 +31,10 @@ class Exp2(Technique[CallSite]):
 
     def sites(self, program: Program) -> list[CallSite]:
         sites: list[CallSite] = []
+        if not program.alias("triton.language"):
+            return sites
         for name, kernel in program.kernels.items():
-            calls = [c for c in program.device_calls(kernel, "exp", "log", "math.exp", "math.log") if len(c.args) == 1]
+            calls = [c for c in program.device_calls(kernel, *_FUNCTIONS) if len(c.args) == 1]
             sites += [CallSite(name, (call,)) for call in calls]
             if len(calls) > 1:
                 sites.append(CallSite(name, tuple(calls)))

@@ -28,6 +28,7 @@ from islands.operators.structural.reciprocal import Reciprocal
 from islands.operators.structural.retune import Retune
 from islands.operators.structural.reverse_order import ReverseOrder
 from islands.operators.structural.rows_per_program import RowsPerProgram
+from islands.operators.structural.single_exponential import SingleExponential
 from islands.operators.structural.split_k import SplitK
 from islands.operators.structural.split_reduction import SplitReduction
 from islands.operators.structural.swizzle import Swizzle
@@ -47,6 +48,7 @@ TECHNIQUES: tuple[type[Technique[Any]], ...] = (
     DeferReduction,
     OnlineSoftmax,
     WelfordByCount,
+    SingleExponential,
     KeepForWalk,
     EvictionPolicy,
     LoopPipeline,

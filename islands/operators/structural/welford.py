@@ -6,7 +6,6 @@ names, so the functions are known by what they do.
 
 from __future__ import annotations
 
-import ast
 from typing import NamedTuple, cast
 
 import libcst as cst
@@ -14,14 +13,14 @@ import libcst as cst
 from islands.operators.structural.analysis import Program, Scope, integer
 from islands.operators.structural.initial import initial_value
 from islands.operators.structural.kernels import Loop, helper_calls, loops_of
+from islands.operators.structural.known_functions import body_of, called_function, calls_with_body, canonical_body
 from islands.operators.structural.names import bindings
 from islands.operators.structural.recurrences import assignment_of
 from islands.operators.structural.row_loops import nearest
 
 _N_STATE = 3  # mean, sum of squares of differences from it, weight
-_UPDATE = ast.unparse(
-    ast.parse(
-        """
+_UPDATE = canonical_body(
+    """
 if first_iteration:
     new_weight = tl.full(weight.shape, 1, weight.dtype)
     new_mean = value
@@ -33,7 +32,6 @@ else:
     new_m2 = m2 + delta * (value - new_mean)
 return new_mean, new_m2, new_weight
 """
-    )
 )
 _JOIN = "return tl.reduce((mean, m2, weight), dim, {combine})"
 _COMBINE = ("new_weight = weight_1 + weight_2", "m2_1 + m2_2 + delta * delta * weight_1 * w2_over_w")
@@ -70,28 +68,20 @@ def _welford(program: Program, kernel: Scope) -> Welford | None:
     """What is understood of a kernel's running means; None where that is nothing."""
     if program.alias("triton.language") != "tl":
         return None
-    called = {id(c): program.kernels[cast(cst.Name, c.func).value] for c in helper_calls(program, kernel)}
-    joins = [c for c in helper_calls(program, kernel) if _is_join(program, called[id(c)]) and _is_plain(c, 4)]
-    calls = [c for c in helper_calls(program, kernel) if _body(program, called[id(c)]) == _UPDATE]
-    updates = [update for call in calls if (update := _update(program, kernel, call)) is not None]
+    calls = helper_calls(program, kernel)
+    joins = [c for c in calls if _is_join(program, called_function(program, c)) and _is_plain(c, 4)]
+    updates = [
+        update
+        for call in calls_with_body(program, kernel, _UPDATE)
+        if (update := _update(program, kernel, call)) is not None
+    ]
     return Welford(kernel.name, tuple(updates), tuple(joins)) if updates or joins else None
-
-
-def _body(program: Program, function: Scope) -> str:
-    """The statements of a function in canonical form."""
-
-    def compute() -> str:
-        start, end = program.span(function.node)
-        statements = cast(ast.FunctionDef, ast.parse(program.source[start:end]).body[0]).body
-        return "\n".join(ast.unparse(statement) for statement in statements)
-
-    return program.derived(("body", id(function)), compute)
 
 
 def _is_join(program: Program, function: Scope) -> bool:
     """Whether a function reduces mean, m2 and weight over a dimension with the formula of Chan et al."""
-    combining = [n for n in program.kernels if _body(program, function) == _JOIN.format(combine=n)]
-    return any(all(part in _body(program, program.kernels[name]) for part in _COMBINE) for name in combining)
+    combining = [n for n in program.kernels if body_of(program, function) == _JOIN.format(combine=n)]
+    return any(all(part in body_of(program, program.kernels[name]) for part in _COMBINE) for name in combining)
 
 
 def _is_plain(call: cst.Call, n_arguments: int) -> bool:

@@ -97,7 +97,7 @@ class ModelNew(nn.Module):
     def forward(self, arg2_1, arg0_1, arg1_1):
         buf3 = torch.empty_strided((6, 1500), (1504, 1), dtype=torch.float32, device=arg2_1.device)
         XBLOCK = 2
-        R0_BLOCK = 512
+        R0_BLOCK = 128
         triton_red_fused_0[(triton.cdiv(6, XBLOCK),)](
             arg2_1, arg0_1, arg1_1, buf3, 6, 1500, XBLOCK=XBLOCK, R0_BLOCK=R0_BLOCK, num_warps=4, num_stages=1
         )

@@ -114,7 +114,7 @@ class ModelNew(nn.Module):
     def forward(self, arg0_1, arg1_1):
         buf6 = torch.empty_strided((5, 1300), (1312, 1), dtype=torch.float32, device=arg0_1.device)
         XBLOCK = 2
-        R0_BLOCK = 512
+        R0_BLOCK = 128
         triton_red_fused_0[(triton.cdiv(5, XBLOCK),)](
             arg0_1, arg1_1, buf6, 5, 1300, XBLOCK=XBLOCK, R0_BLOCK=R0_BLOCK, num_warps=4, num_stages=1
         )

@@ -87,7 +87,7 @@ class ModelNew(nn.Module):
         buf3 = torch.empty_strided((6,), (1,), dtype=torch.float32, device=arg0_1.device)
         buf5 = torch.empty_strided((6,), (1,), dtype=torch.float32, device=arg0_1.device)
         XBLOCK = 4
-        R0_BLOCK = 512
+        R0_BLOCK = 128
         triton_red_fused_0[(triton.cdiv(6, XBLOCK),)](
             buf3, buf5, arg0_1, 6, 1500, XBLOCK=XBLOCK, R0_BLOCK=R0_BLOCK, num_warps=4, num_stages=1
         )
