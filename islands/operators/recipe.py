@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from db.recipes import Recipe, Setting
+from db.recipes import LEAST_OCTAVES, Recipe, Setting
 from islands.knowledge.situation import kernel_kind_of
 from islands.operators.base import Operator, Parent, Proposal
 from islands.operators.structural.analysis import Program, analyse
@@ -26,6 +26,9 @@ KINDS = (KnobKind.WARPS, KnobKind.STAGES, KnobKind.TILE)
 WHOLE, PARTIAL = 0.6, 0.2
 """How often a recipe is followed whole, how often its rewrites are alone; else its settings are."""
 
+HOPE = 0.8
+"""What is expected of a recipe on another problem, of what it gained on its own."""
+
 MAX_ATTEMPTS = 4
 
 
@@ -38,11 +41,11 @@ class FollowRecipe:
     name = NAME
     n_parents = 1
     cost = 10.0
-    prior = 0.3
 
     def __init__(self, operators: Sequence[Operator], recipes: Sequence[Recipe]) -> None:
         self._operators = {operator.name: operator for operator in operators}
         self._recipes = list(recipes)
+        self.prior = HOPE * sum(r.octaves**2 for r in recipes) / max(sum(r.octaves for r in recipes), LEAST_OCTAVES)
 
     def propose(self, parents: Sequence[Parent], rng: random.Random) -> Proposal | None:
         """The first parent after a recipe. See `Operator.propose`."""
@@ -132,13 +135,19 @@ def settings_of(parent: Parent) -> tuple[Setting, ...]:
 
 
 def with_settings(parent: Parent, settings: Sequence[Setting]) -> Followed:
-    """The program with its knobs at these settings, kernel by kernel; a kernel that they do not fit stays as it is."""
+    """The program with its knobs at these settings, kernel by kernel; a kernel that they do not fit stays as it is.
+
+    A program with more or fewer kernels stays as it is: nobody knows which of them are alike.
+    """
     program = analyse(parent.source)
-    if program is None:
+    if program is None or not settings:
         return Followed(parent.source)
     observed = Observed(parent.verdict)
     wanted = {_Place(s.kernel, s.kind, s.shape, s.place): s.value for s in settings}
-    turned = [(knob, wanted[place]) for place, knob in _knobs(program) if place in wanted]
+    knobs = list(_knobs(program))
+    if {place.kernel for place, _ in knobs} != {place.kernel for place in wanted}:
+        return Followed(parent.source)
+    turned = [(knob, wanted[place]) for place, knob in knobs if place in wanted]
     turned = [(knob, value) for knob, value in turned if value != current_value(knob, observed)]
     turned = [(knob, value) for knob, value in turned if _fits(program, observed, knob, turned)]
     source = new_program(program, [edit for knob, value in turned for edit in knob.place.set(str(value))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from support.parents import kernel_sources, parent_of
 
 from db.measures import Tier
@@ -79,6 +80,17 @@ def test_settings_carry_over_to_a_relative() -> None:
     assert Setting(kernel=0, kind="num_warps", value=8) in read
     other = with_settings(parent_of(SOURCES["bias_gelu"]), read)
     assert warps(other.source)[0] == "8"
+
+
+def test_settings_of_a_program_with_other_kernels_are_left_out() -> None:
+    of_two = [Setting(kernel=k, kind="num_warps", value=8) for k in (0, 1)]
+    assert with_settings(parent_of(SOFTMAX), of_two).done == ()
+
+
+def test_what_gained_more_is_expected_to_gain_more() -> None:
+    small, large = (SOURCE_RECIPE.model_copy(update={"octaves": octaves}) for octaves in (0.1, 0.6))
+    priors = [FollowRecipe([], recipes).prior for recipes in ([small], [small, large], [large], [])]
+    assert priors == [pytest.approx(0.08), pytest.approx(0.8 * 0.37 / 0.7), pytest.approx(0.48), 0.0]
 
 
 def test_what_a_recipe_did_is_taken_apart_again() -> None:
