@@ -311,7 +311,7 @@ class Zygote:
             process = self._process
             try:
                 workspace = self._make_workspace(cache_from)
-                self._send({**header, "workspace": str(workspace)}, fds)
+                self._send(process, {**header, "workspace": str(workspace)}, fds)
             except ZygoteEndedError as error:
                 self._renew(process, error)
             else:
@@ -355,9 +355,12 @@ class Zygote:
         status = _status(self._process)
         return ZygoteEndedError(f"the zygote has ended ({status}): {error}", "close it and start a new one")
 
-    def _send(self, header: dict[str, Any], fds: Sequence[int]) -> None:
+    def _send(self, process: subprocess.Popen[bytes], header: dict[str, Any], fds: Sequence[int]) -> None:
+        """To this process alone: another one has taken the folder of its jobs along."""
         try:
             with self._spawning:
+                if self._process is not process:
+                    raise BrokenPipeError("another has taken its place")
                 socket.send_fds(self._control, [json.dumps(header).encode()], fds)
         except OSError as error:
             raise self._ended(error) from error

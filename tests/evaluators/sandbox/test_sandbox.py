@@ -182,6 +182,30 @@ def test_a_zygote_that_renews_itself_says_whose_child_it_took_along_and_takes_th
         zygote.spawn(JOBS + "sleep", {}, deadline_s=20)
 
 
+class KilledMeanwhile(Zygote):
+    """Is killed, and replaced by another thread, after it made the folder of the first job."""
+
+    is_through = False
+
+    def _make_workspace(self, cache_from: str | None) -> Path:
+        workspace, dead = super()._make_workspace(cache_from), self._process
+        if not self.is_through:
+            self.is_through = True
+            dead.kill()
+            dead.wait()
+            self._renew(dead, ZygoteEndedError("killed"))
+        return workspace
+
+
+def test_a_job_whose_folder_went_with_its_zygote_is_given_another() -> None:
+    with (
+        KilledMeanwhile(interpret=True, renews=True) as zygote,
+        zygote.spawn(JOBS + "sleep", {}, deadline_s=300) as child,
+    ):
+        child.receive(20)
+        assert not child.is_orphaned and child.workspace.is_relative_to(zygote.folder)
+
+
 @pytest.mark.parametrize("isolation", ["namespaces", "subreaper"])
 def test_nothing_outlives_a_killed_judge(isolation: str) -> None:
     command = [sys.executable, "-m", "tests.evaluators.sandbox.judge", isolation, "sleep"]
