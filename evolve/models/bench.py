@@ -84,10 +84,10 @@ def known_row(module: Path, place: Path) -> BenchRow | None:
     """The row of a module from what an earlier sitting left, if it ended in order."""
     try:
         summary = json.loads((place / "summary.json").read_text())
-        row = row_of(module, summary)
+        row = row_of(module, summary).model_copy(update={"is_known": True})
+        return None if summary["is_interrupted"] else row
     except (OSError, ValueError, KeyError, TypeError, ValidationError):
         return None
-    return None if summary["is_interrupted"] else row.model_copy(update={"is_known": True})
 
 
 def failed_row(module: Path, config: RunConfig, error: str) -> BenchRow:

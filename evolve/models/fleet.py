@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from db.archive import ProgramArchive
 from evolve.config import RunConfig
 from evolve.models.bench import failed_row, knowing, known_row
 from evolve.models.merging import merge_archives
 from evolve.models.rows import BenchRow
 
 POLL_S = 0.2
+OWNER_ENDS_S = 30.0  # for a process whose sitting was killed: it was interrupted, and ends in order
 ARCHIVE = "archive.duckdb"  # of one process, in the folder of its module, until it was merged
 CONFIG, LOG = "config.yaml", "run.log"
 INTERRUPTED = 130  # the exit status of a command that was interrupted
@@ -82,7 +84,7 @@ def bench_side_by_side(
             for row in sitting.ended():
                 on_row(row)
             time.sleep(POLL_S if sitting.is_busy else 0.0)
-    _merge(folder, modules, Path(config.archive))
+    gather(folder, modules, Path(config.archive))
     return sitting.rows
 
 
@@ -189,9 +191,16 @@ def _why(log: Path, code: int) -> str:
     return " ".join(said.split())
 
 
-def _merge(folder: Path, modules: Sequence[Path], archive: Path) -> None:
-    """Puts what the processes found into one archive. Weights of parts stay where problems name them."""
+def gather(folder: Path, modules: Sequence[Path], archive: Path) -> None:
+    """Puts what the processes found into one archive, also what an earlier sitting left that was killed before it did.
+    Weights of parts stay where problems name them.
+
+    Raises:
+        ArchiveError: one cannot be merged, or a process of an earlier sitting still writes it.
+    """
     sources = [place for module in modules if (place := folder / module.stem / ARCHIVE).exists()]
+    for source in sources:
+        ProgramArchive.open(source, wait_s=OWNER_ENDS_S).close()  # takes in what a killed owner left beside the file
     if sources:
         merge_archives(sources, archive)
     for source in sources:

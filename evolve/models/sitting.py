@@ -10,7 +10,7 @@ from db.errors import ConfigError
 from evolve.config import RunConfig
 from evolve.device import count_local_gpus
 from evolve.models.bench import Improve, bench, known_row
-from evolve.models.fleet import Seat, bench_side_by_side
+from evolve.models.fleet import Seat, bench_side_by_side, gather
 from evolve.models.order import in_order_of_gain
 from evolve.models.rows import BenchRow
 from evolve.models.table import BenchTable
@@ -39,6 +39,7 @@ def bench_here(
         ConfigError: there are not so many GPUs here, or a cluster is to do it.
         ArchiveError: what several processes found cannot be put into one archive.
     """
+    gather(folder, modules, Path(config.archive))
     known = [row for module in modules if (row := known_row(module, folder / module.stem))]
     names = {row.module for row in known}
     unknown = [module for module in modules if module.stem not in names]

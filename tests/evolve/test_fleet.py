@@ -23,6 +23,7 @@ from db.archive import ProgramArchive
 from db.errors import ConfigError
 from evaluators.decomposition.classify import ModelOutcome, ModelResult
 from evolve.config import RunConfig, load_config, make_config
+from evolve.models.bench import known_row
 from evolve.models.fleet import CONFIG, Seat, bench_side_by_side
 from evolve.models.merging import merge_archives
 from evolve.models.order import in_order_of_gain
@@ -181,6 +182,31 @@ def test_what_the_processes_found_goes_into_one_archive(tmp_path: Path) -> None:
     assert not (out / "a" / "archive.duckdb").exists()
     again = merge_archives([tmp_path / "all.duckdb"], tmp_path / "other.duckdb")
     assert (again, merge_archives([tmp_path / "all.duckdb"], tmp_path / "other.duckdb")) == (2, 0)
+
+
+def test_what_a_killed_sitting_left_goes_into_the_archive_too(tmp_path: Path) -> None:
+    """Its first module had ended, so that no process runs for it again."""
+    modules, out = modules_in(tmp_path, "known"), tmp_path / "out"
+    problem, run = make_problem(), make_run(make_problem())
+    (out / "known").mkdir(parents=True)
+    (out / "known" / "summary.json").write_text(summary("known"))
+    with ProgramArchive.open(out / "known" / "archive.duckdb") as archive:
+        archive.add_problem(problem)
+        archive.add_run(run)
+        archive.insert([one_evaluation(problem, run, 1, 50.0)])
+
+    def improve(config: RunConfig) -> ModelRun:
+        raise AssertionError("it is known")
+
+    bench_here(modules, config_in(tmp_path), improve, folder=out)
+    with ProgramArchive.open(tmp_path / "all.duckdb", read_only=True) as merged:
+        assert len(merged.evaluations(run.run_id)) == 1
+    assert list((out / "known").glob("*.duckdb*")) == []
+
+
+def test_a_summary_that_does_not_say_how_it_ended_is_none(tmp_path: Path) -> None:
+    (tmp_path / "summary.json").write_text(summary("a").replace('"is_interrupted"', '"something"'))
+    assert known_row(Path("a.py"), tmp_path) is None
 
 
 def test_gpus_and_cores_are_shared_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
