@@ -280,3 +280,9 @@ def test_which_kernels_follow_their_inputs(line: str, follows: bool) -> None:
     source = TRITON.replace("@triton.jit", f"{helper}@triton.jit", 1)
     source = source.replace("tl.store", f"{line}\n        tl.store", 1)
     assert follows_inputs(source) is follows
+
+
+@pytest.mark.parametrize(("dtype", "follows"), [("", False), (", dtype=x.dtype", True)])
+def test_scratch_of_the_usual_type_does_not_follow_the_inputs(dtype: str, follows: bool) -> None:
+    scratch = f"def kernel_function(x):\n    scratch = torch.empty((4,), device=x.device{dtype})\n"
+    assert follows_inputs(TRITON.replace("def kernel_function(x):\n", scratch)) is follows
