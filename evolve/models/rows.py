@@ -81,7 +81,9 @@ def level_of(module: Path) -> int | None:
 
 
 def _program_speedup(summary: dict[str, Any], delivered: float | None) -> float | None:
-    correct = [a["speedup"] for a in summary["attempts"] if a["is_correct"] and a["speedup"] is not None]
+    """A file without a winner is what the compiler wrote: no program of ours, unless it is delivered."""
+    files = [attempt for attempt in summary["attempts"] if attempt["parts"] and attempt["is_correct"]]
+    correct = [file["speedup"] for file in files if file["speedup"] is not None]
     return max([*correct, *([delivered] if delivered is not None else [])], default=None)
 
 
@@ -104,6 +106,7 @@ def _dict(value: object) -> dict[str, Any]:
 
 
 def _efficiency(summary: dict[str, Any]) -> float | None:
-    """Of the last file that was judged, which is the one that is delivered."""
-    attempts = summary["attempts"]
-    return attempts[-1].get("roofline_efficiency") if attempts and attempts[-1]["replaces_baseline"] else None
+    """Of the last file that was judged, where that is delivered and no program of the module itself is faster."""
+    last = summary["attempts"][-1] if summary["attempts"] else {"replaces_baseline": False}
+    is_delivered = last["replaces_baseline"] and last["speedup"] == summary["speedup"]
+    return last.get("roofline_efficiency") if is_delivered else None

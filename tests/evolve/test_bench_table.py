@@ -175,10 +175,23 @@ def test_a_row_holds_what_the_summary_says_against_each_baseline() -> None:
 
 
 def test_a_model_that_keeps_its_baseline_still_beats_the_slower_ways() -> None:
-    slow = Attempt(parts=(), is_correct=True, speedup=0.9, roofline_efficiency=0.4)
-    found = row_of(Path("m.py"), ended(FALLBACK, 0.9, (slow,)))
+    slow = Attempt(parts=("part",), is_correct=True, speedup=0.9, roofline_efficiency=0.4)
+    compilers = Attempt(parts=(), is_correct=True, speedup=0.99)
+    found = row_of(Path("m.py"), ended(FALLBACK, 0.9, (slow, compilers)))
     assert found.against == {"eager": 3.0, "compile": 1.0} and found.roofline_efficiency is None
     assert (found.speedup, found.program_speedup, found.is_valid) == (1.0, 0.9, True)
+
+
+def test_what_the_compiler_wrote_is_no_program_of_ours() -> None:
+    compilers = Attempt(parts=(), is_correct=True, speedup=0.99)
+    assert not row_of(Path("m.py"), ended(FALLBACK, 0.99, (compilers,))).is_valid
+
+
+def test_the_efficiency_is_that_of_what_is_delivered() -> None:
+    """Here a program of the module itself is, which is faster than the file that was put together."""
+    won = Attempt(parts=("part",), is_correct=True, replaces_baseline=True, speedup=1.25, roofline_efficiency=0.7)
+    found = row_of(Path("m.py"), ended(OPTIMIZED, 1.5, (won,)))
+    assert (found.speedup, found.roofline_efficiency) == (1.5, None)
 
 
 def test_a_summary_of_an_earlier_version_leaves_what_it_lacks_unknown() -> None:
