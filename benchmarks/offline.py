@@ -141,7 +141,7 @@ def _blind(verdict: Verdict, captures: tuple[()] | None) -> Verdict:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of searching. `settings` are those of the islands; `knowledge` is what a run starts with."""
+    """One way of searching. `settings` are those of the islands; `island_options` may hold what they know before."""
 
     name: str
     n_islands: int = 4
@@ -160,10 +160,6 @@ class Trace:
     rng_seed: int
     best_us: tuple[float, ...]
     evaluations: tuple[Evaluation, ...]
-
-    def n_to_reach(self, latency_us: float) -> int | None:
-        """Verdicts until a latency was reached; None where it never was."""
-        return next((n for n, us in enumerate(self.best_us, start=1) if us <= latency_us), None)
 
 
 def search(problem: Problem, judge: CachedJudge, arm: Arm, rng_seed: int, n: int, in_flight: int = 2) -> Trace:
