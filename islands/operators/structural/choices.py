@@ -58,6 +58,8 @@ def current_value(knob: Knob, observed: Observed) -> int | None:
 def draw_value(knob: Knob, observed: Observed, rng: random.Random) -> int | None:
     """Another value for a knob, or None when there is no other."""
     current = current_value(knob, observed)
+    if knob.kind is KnobKind.LOOP and knob.text is None:
+        current = 1  # a loop without the option does not run ahead
     if knob.kind in _CHOICES:
         return _other(_CHOICES[knob.kind], current, rng)
     if knob.kind is KnobKind.TILE and knob.use is not None and knob.use.is_group:

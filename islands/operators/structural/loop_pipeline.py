@@ -7,6 +7,8 @@ from typing import NamedTuple
 from islands.operators.structural.analysis import Program
 from islands.operators.structural.kernels import Loop, loops_of
 from islands.operators.structural.knobs import loop_option
+from islands.operators.structural.num_stages import pipelines_by_itself
+from islands.operators.structural.setting import fits_shared
 from islands.operators.structural.technique import Context, Rewrite, Technique
 
 _STAGES = (1, 2, 3, 4, 5, 6, 8)
@@ -46,4 +48,12 @@ class LoopPipeline(Technique[LoopSite]):
         return loop_sites(program)
 
     def rewrite(self, context: Context, site: LoopSite) -> Rewrite | None:
-        return set_loop_option(context.program, site, "num_stages", str(context.rng.choice(_STAGES)))
+        program, observed, rng = context
+        stages = rng.choice(_STAGES)
+        is_first = loop_option(program, site.loop, "num_stages").text is None
+        if is_first and stages == 1 and not pipelines_by_itself(program, site.kernel):
+            return None
+        at = loops_of(program, program.kernels[site.kernel]).index(site.loop)
+        if not fits_shared(program, observed, site.kernel, {}, {at: stages}):
+            return None
+        return set_loop_option(program, site, "num_stages", str(stages))

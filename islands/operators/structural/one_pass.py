@@ -6,8 +6,9 @@ import math
 from typing import NamedTuple
 
 from islands.operators.structural.accesses import accesses_of
-from islands.operators.structural.analysis import Launch, Program, Scope, integer, keyword
+from islands.operators.structural.analysis import Launch, Program, Scope, keyword
 from islands.operators.structural.choices import current_value
+from islands.operators.structural.extents import longest_tile
 from islands.operators.structural.kernels import tile_uses
 from islands.operators.structural.knobs import knobs_of
 from islands.operators.structural.places import call_option, value_at
@@ -64,15 +65,12 @@ class OnePass(Technique[RowSite]):
 
 def _elements(program: Program, observed: Observed, site: RowSite) -> int | None:
     """How many elements the tile of a program would have, or None where that is not known."""
-    kernel, loop = program.kernels[site.kernel], site.loops[0]
-    written = [integer(x.arguments[loop.extent].value) for x in program.launches_of(kernel)]
-    extent = observed.value(kernel.name, loop.extent) or max((n for n in written if n is not None), default=None)
-    if extent is None:
-        return None
-    others = [n for n, use in tile_uses(program, kernel).items() if use.is_shape and n != loop.tile]
+    kernel, tile = program.kernels[site.kernel], site.loops[0].tile
+    longest = longest_tile(program, observed, kernel, tile)
+    others = [n for n, use in tile_uses(program, kernel).items() if use.is_shape and n != tile]
     knobs = {k.parameter: current_value(k, observed) for k in knobs_of(program) if k.kernel == kernel.name}
     rows = [knobs.get(name) or observed.value(kernel.name, name) or 1 for name in others]
-    return math.prod(rows) << (extent - 1).bit_length()
+    return None if longest is None else math.prod(rows) * longest
 
 
 def _one_policy(program: Program, site: RowSite) -> list[Edit]:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 from islands.operators.structural.analysis import Program
 from islands.operators.structural.choices import current_value, draw_value, matching_warps
 from islands.operators.structural.knobs import Knob, KnobKind, TileShape, hint_knobs, knobs_of
 from islands.operators.structural.num_stages import pipelines_by_itself
-from islands.operators.structural.setting import fits_threads, set_knob
+from islands.operators.structural.row_loops import row_loops
+from islands.operators.structural.setting import fits, fits_shared, set_knob, tiles_of
 from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
 
 _MOST_KNOBS = 4
 
 
 class Retune(Technique[str]):
-    """Draws two to four of a kernel's knobs; where a row tile is among them, warps are drawn to fit it."""
+    """Draws two to four of a kernel's knobs; where a tile of rows is among them, warps are drawn to fit it."""
 
     name = "retune"
     prior = 0.1
@@ -35,9 +37,8 @@ class Retune(Technique[str]):
         if len(knobs) < 2:
             return None
         chosen = sorted(rng.sample(range(len(knobs)), rng.randint(2, min(_MOST_KNOBS, len(knobs)))))
-        values = _draw([knobs[i] for i in chosen], observed, rng)
-        changed = {knob.parameter: value for knob, value in values}
-        if not all(fits_threads(program, observed, knob, changed) for knob, _ in values):
+        values = _draw(context, site, [knobs[i] for i in chosen])
+        if not _suits(context, site, values):
             return None
         rewrites = [set_knob(knob, value, observed) for knob, value in values]
         return Rewrite(tuple(e for r in rewrites for e in r.edits), ", ".join(r.detail for r in rewrites))
@@ -53,14 +54,33 @@ def _knobs(program: Program, kernel: str) -> list[Knob]:
     return knobs + [k for k in knobs_of(program) if k.kind is KnobKind.CONSTANT]
 
 
-def _draw(knobs: list[Knob], observed: Observed, rng: random.Random) -> list[tuple[Knob, int]]:
+def _suits(context: Context, kernel: str, values: list[tuple[Knob, int]]) -> bool:
+    """Whether threads, rows and shared memory can hold what was drawn."""
+    program, observed, _ = context
+    changed = {k.parameter: v for k, v in values if k.kind in (KnobKind.WARPS, KnobKind.TILE)}
+    stages = {int(k.key.split("/loop")[-1].partition("/")[0]): v for k, v in values if k.kind is KnobKind.LOOP}
+    is_in_memory = fits_shared(program, observed, kernel, changed, stages)
+    return is_in_memory and all(fits(program, observed, knob, changed) for knob, _ in values if knob.kernel == kernel)
+
+
+def _draw(context: Context, kernel: str, knobs: list[Knob]) -> list[tuple[Knob, int]]:
+    program, observed, rng = context
     drawn = [(knob, value) for knob in knobs if (value := draw_value(knob, observed, rng)) is not None]
-    row_tile = next(
-        (v for k, v in drawn if k.kind is KnobKind.TILE and k.shape is TileShape.ROW and k.use and k.use.is_shape), None
-    )
-    if row_tile is None:
+    elements = _elements(program, observed, kernel, drawn)
+    if elements is None:
         return drawn
-    return [(k, _warps(k, v, row_tile, observed, rng)) for k, v in drawn]
+    return [(k, _warps(k, v, elements, observed, rng)) for k, v in drawn]
+
+
+def _elements(program: Program, observed: Observed, kernel: str, drawn: list[tuple[Knob, int]]) -> int | None:
+    """The elements of a tile that was drawn, if it is one of rows; all that threads share if it has two dimensions."""
+    tiles = {k.parameter: v for k, v in drawn if k.kind is KnobKind.TILE and k.use and k.use.is_shape}
+    shapes = {k.shape for k, _ in drawn if k.parameter in tiles}
+    if shapes == {TileShape.ROW}:
+        return next(iter(tiles.values()))
+    if shapes == {TileShape.GRID} and row_loops(program, program.kernels[kernel]):
+        return math.prod(tiles_of(program, observed, kernel, tiles).values())
+    return None
 
 
 def _warps(knob: Knob, value: int, tile: int, observed: Observed, rng: random.Random) -> int:

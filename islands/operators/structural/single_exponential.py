@@ -62,7 +62,7 @@ class SingleExponential(Technique[CombineSite]):
         name = fresh_name(program, "online_softmax_step")
         edits = [above_kernel(program, program.kernels[site.kernel], _STEP.format(name=name))]
         edits += [Edit(*program.span(call.func), name) for call in site.calls]
-        return Rewrite(tuple(edits), f"{len(site.calls)} online softmax of {site.kernel} with one exponential")
+        return Rewrite(tuple(edits), f"online softmax of {site.kernel} with one exponential")
 
 
 def _combining(program: Program, kernel: Scope) -> list[cst.Call]:

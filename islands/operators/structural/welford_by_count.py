@@ -52,8 +52,8 @@ class WelfordByCount(Technique[Welford]):
             edits += [Edit(*program.span(found.call.func), update)]
             edits += [Edit(*program.span(found.call.args[4].value), _step(program, found.loop))]
         edits += [Edit(*program.span(call.func), join) for call in site.joins]
-        said = f"{len(site.updates)} running means by count, {len(site.joins)} combined by sums in {site.kernel}"
-        return Rewrite(tuple(edits), said)
+        said = "running means by count" if site.updates else "means of groups combined by sums"
+        return Rewrite(tuple(edits), f"{said} in {site.kernel}")
 
 
 def _step(program: Program, loop: Loop) -> str:
