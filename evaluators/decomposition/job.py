@@ -80,7 +80,7 @@ def _degeneracy(reference: Reference) -> str | None:
     """None where two answers side by side do not fit: that is no reason not to take the model apart."""
     try:
         return degeneracy_of(reference, "cuda")
-    except DeviceError:
+    except (DeviceError, torch.OutOfMemoryError):
         return None
     finally:
         torch.cuda.empty_cache()

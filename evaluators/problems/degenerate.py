@@ -31,6 +31,7 @@ def degeneracy_of(reference: Reference, device: str) -> str:
     Raises:
         ProblemError: the reference fails.
         DeviceError: two of its answers do not fit in memory.
+        torch.OutOfMemoryError: they do, and what they are compared with does not.
     """
     inputs = reference.draw_inputs(_SEEDS[0], device)
     outputs = reference.expected(inputs)

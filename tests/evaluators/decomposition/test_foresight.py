@@ -57,9 +57,10 @@ def get_init_inputs():
 
 def test_what_cannot_be_run_is_unknown_and_the_others_are_known(tmp_path: Path) -> None:
     problems = []
-    for name, forward in (("raises", "x @ missing"), ("mixed", "torch.relu(x @ x)"), ("plain", "x + 1")):
+    endings = (("raises", "x @ missing"), ("ends", "__import__('sys').exit(3)"))
+    for name, forward in (*endings, ("mixed", "torch.relu(x @ x)"), ("plain", "x + 1")):
         (tmp_path / f"{name}.py").write_text(BROKEN.format(forward))
         problems.append(load_problem(str(tmp_path / f"{name}.py")))
-    raises, mixed, plain = foreseen_shares(problems, load_hardware("h200"))
-    assert raises is None and plain == 1.0 and mixed is not None and 0.02 < mixed < 0.1
+    raises, ends, mixed, plain = foreseen_shares(problems, load_hardware("h200"))
+    assert raises is ends is None and plain == 1.0 and mixed is not None and 0.02 < mixed < 0.1
     assert foreseen_shares(problems[:1], load_hardware("h200"), deadline_s=0.01) == [None]

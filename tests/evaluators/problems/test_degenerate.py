@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from evaluators.decomposition.job import _degeneracy as looked_at
 from evaluators.problems import load_problem
 from evaluators.problems.degenerate import degeneracy, degeneracy_of, is_unchanged
 from evaluators.problems.reference import Reference
@@ -86,3 +87,15 @@ def test_inputs_that_are_never_drawn_are_varied_instead(tmp_path: Path) -> None:
         reason_of("torch.arange(64.0) + x", tmp_path, "1.5")
         == "it takes no tensor, so that its answer is always the same"
     )
+
+
+class TooLarge(Reference):
+    """Its inputs fit in memory, and what is made of them does not."""
+
+    def draw_inputs(self, *_: object) -> list[torch.Tensor]:
+        raise torch.OutOfMemoryError("tried to allocate 80 GiB")
+
+
+def test_a_model_too_large_to_be_looked_at_is_taken_apart_all_the_same() -> None:
+    problem = load_problem("softmax")
+    assert looked_at(TooLarge(problem, problem.full)) is None
