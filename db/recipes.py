@@ -15,7 +15,7 @@ from db.records import LatencyKind
 LEAST_OCTAVES = 0.07
 """What is worth following: 5% of latency."""
 
-MOST_OCTAVES = 64.0
+CREDIBLE_OCTAVES = 64.0
 """No program gains more: what says so is damaged."""
 
 N_WINNERS = 3
@@ -44,7 +44,7 @@ class Recipe(Record):
     hardware_id: str
     techniques: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
-    octaves: float = Field(gt=0, le=MOST_OCTAVES)  # gained over the first program
+    octaves: float = Field(ge=LEAST_OCTAVES, le=CREDIBLE_OCTAVES)  # gained over the first program
     at_s: float = 0.0  # seconds since the epoch, of the verdict on the winner
 
 

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from db.knowledge import MOST_OCTAVES
 from db.recipes import LEAST_OCTAVES, Recipe, Setting
 from islands.knowledge.situation import kernel_kind_of
 from islands.operators.base import Operator, Parent, Proposal
@@ -45,7 +46,8 @@ class FollowRecipe:
     def __init__(self, operators: Sequence[Operator], recipes: Sequence[Recipe]) -> None:
         self._operators = {operator.name: operator for operator in operators}
         self._recipes = list(recipes)
-        self.prior = HOPE * sum(r.octaves**2 for r in recipes) / max(sum(r.octaves for r in recipes), LEAST_OCTAVES)
+        gains = [min(recipe.octaves, MOST_OCTAVES) for recipe in recipes]  # as of any attempt
+        self.prior = HOPE * sum(gain**2 for gain in gains) / max(sum(gains), LEAST_OCTAVES)
 
     def propose(self, parents: Sequence[Parent], rng: random.Random) -> Proposal | None:
         """The first parent after a recipe. See `Operator.propose`."""

@@ -90,6 +90,8 @@ def test_settings_of_a_program_with_other_kernels_are_left_out() -> None:
 def test_what_gained_more_is_expected_to_gain_more() -> None:
     small, large = (SOURCE_RECIPE.model_copy(update={"octaves": octaves}) for octaves in (0.1, 0.6))
     priors = [FollowRecipe([], recipes).prior for recipes in ([small], [small, large], [large], [])]
+    naive = SOURCE_RECIPE.model_copy(update={"octaves": 6.0})  # its search began with a program 64 times slower
+    assert FollowRecipe([], [naive]).prior == pytest.approx(1.6)
     assert priors == [pytest.approx(0.08), pytest.approx(0.8 * 0.37 / 0.7), pytest.approx(0.48), 0.0]
 
 
