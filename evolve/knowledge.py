@@ -155,6 +155,8 @@ def parse_knowledge(text: str, name: str) -> Knowledge:
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise ConfigError(f"{name} is no file of {FORMAT!r}", "write one: evolve knowledge export FILE")
         evidence = [TechniqueEvidence.model_validate(one) for one in content["evidence"]]
+        if not all(math.isfinite(n) for one in evidence for _, n in one if isinstance(n, float)):
+            raise ValueError("evidence holds what is no number")
         return Knowledge(evidence, [Recipe.model_validate(one) for one in content.get("recipes", [])])
     except (ValidationError, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, ConfigError):

@@ -152,6 +152,8 @@ def test_files_come_back_whole(archive: Path, tmp_path: Path) -> None:
         f'{{"format": "{FORMAT}"}}',
         f'{{"format": "{FORMAT}", "evidence": [{{"technique": "x"}}]}}',
         f'{{"format": "{FORMAT}", "evidence": 3}}',
+        f'{{"format": "{FORMAT}", "evidence": [{{"technique": "x", "latency_kind": "measured", "hardware_id": "h", '
+        '"n_tried": 1, "n_passed": 1, "n_kept": 1, "n_improved": 1, "octaves": 1e999}]}',
     ],
 )
 def test_what_is_no_such_file_is_one_line_and_a_hint(text: str, tmp_path: Path) -> None:
