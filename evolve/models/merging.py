@@ -53,15 +53,15 @@ def _merge(reader: ArchiveReader, archive: ProgramArchive) -> int:
 def _merge_lessons(reader: ArchiveReader, archive: ProgramArchive, run: Run) -> None:
     of_run = Wanted(run_id=run.run_id)
     lessons, explanations = reader.lessons(of_run), reader.explanations(of_run)
-    islands = {lesson.island for lesson in lessons} | {explanation.island for explanation in explanations}
+    techniques = reader.learnt_techniques(of_run)  # which are no island's; a reflection without lessons clears them
+    islands = {*(one.island for one in lessons), *(one.island for one in explanations), *([0] if techniques else [])}
     for island in sorted(islands):
         reflection = Reflection(
             run_id=run.run_id,
             island=island,
             lessons=tuple(lesson for lesson in lessons if lesson.island == island),
             explanations=tuple(one for one in explanations if one.island == island),
+            techniques=tuple(techniques) if island == 0 else (),
         )
         archive.add_reflection(reflection)
-    if techniques := reader.learnt_techniques(of_run):
-        archive.add_reflection(Reflection(run_id=run.run_id, island=0, techniques=tuple(techniques)))
     archive.add_opinions(reader.opinions(run_id=run.run_id))

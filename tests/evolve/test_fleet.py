@@ -21,6 +21,8 @@ import pytest
 
 from db.archive import ProgramArchive
 from db.errors import ConfigError
+from db.profile import Bottleneck
+from db.reflections import LearntTechnique, Lesson, Reflection
 from evaluators.decomposition.classify import ModelOutcome, ModelResult
 from evolve.config import RunConfig, load_config, make_config
 from evolve.models.bench import known_row
@@ -182,6 +184,30 @@ def test_what_the_processes_found_goes_into_one_archive(tmp_path: Path) -> None:
     assert not (out / "a" / "archive.duckdb").exists()
     again = merge_archives([tmp_path / "all.duckdb"], tmp_path / "other.duckdb")
     assert (again, merge_archives([tmp_path / "all.duckdb"], tmp_path / "other.duckdb")) == (2, 0)
+
+
+def test_what_language_models_learnt_goes_along(tmp_path: Path) -> None:
+    problem, run = make_problem(), make_run(make_problem())
+    told = {"run_id": run.run_id, "created_at": 1.0}
+    lessons = tuple(
+        Lesson(island=island, position=n, text=f"{island} {n}", **told) for island in (0, 1) for n in (0, 1)
+    )
+    technique = LearntTechnique(name="a", changes="c", instruction="i", addresses=(Bottleneck.SPILLS,), **told)
+    with ProgramArchive.open(tmp_path / "one.duckdb") as archive:
+        archive.add_problem(problem)
+        archive.add_run(run)
+        for island in (0, 1):
+            own = tuple(lesson for lesson in lessons if lesson.island == island)
+            archive.add_reflection(
+                Reflection(run_id=run.run_id, island=island, lessons=own, techniques=(technique,) * island)
+            )
+    for _ in range(2):
+        merge_archives([tmp_path / "one.duckdb"], tmp_path / "all.duckdb")
+    with ProgramArchive.open(tmp_path / "all.duckdb", read_only=True) as merged:
+        assert {(one.island, one.position, one.text) for one in merged.lessons()} == {
+            (one.island, one.position, one.text) for one in lessons
+        }
+        assert merged.learnt_techniques() == [technique]
 
 
 def test_what_a_killed_sitting_left_goes_into_the_archive_too(tmp_path: Path) -> None:
