@@ -8,11 +8,13 @@ import libcst as cst
 
 from islands.operators.structural.accesses import Access, accesses_of
 from islands.operators.structural.analysis import Launch, Program, Scope, argument, integer, names_in
+from islands.operators.structural.extents import extent_value
 from islands.operators.structural.grids import fresh_name, operand
 from islands.operators.structural.kernels import loops_of
 from islands.operators.structural.program_loop import add_arguments, add_parameters
 from islands.operators.structural.recurrences import assignment_of
 from islands.operators.structural.row_loops import is_parameter, nearest
+from islands.operators.structural.setting import tiles_of
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit
 
@@ -48,6 +50,8 @@ class MaskElision(Technique[MaskSite]):
     def rewrite(self, context: Context, site: MaskSite) -> Rewrite | None:
         program = context.program
         kernel, device = program.kernels[site.kernel], program.alias("triton.language")
+        if any(_is_known_false(context, kernel, condition) for condition in site.conditions):
+            return None
         flag = fresh_name(program, "EVEN")
         edits = [add_parameters(program, kernel, [f"{flag}: {device}.constexpr = False"])]
         edits += [edit for access in site.accesses for edit in _conditional(program, access, flag)]
@@ -56,6 +60,14 @@ class MaskElision(Technique[MaskSite]):
             edits.append(add_arguments(program, launch, {flag: _condition(program, launch, site.conditions)}))
         n_masks = len(site.accesses) + len(site.selects)
         return Rewrite(tuple(edits), f"{n_masks} masks of {site.kernel} where tiles divide the extent")
+
+
+def _is_known_false(context: Context, kernel: Scope, condition: Condition) -> bool:
+    """Whether a tile is known not to divide its extent: the flag would never be set."""
+    program, observed, _ = context
+    extent = extent_value(program, observed, kernel, condition[0])
+    tile = tiles_of(program, observed, kernel.name, {}).get(condition[1])
+    return extent is not None and tile is not None and extent % tile != 0
 
 
 def _site(program: Program, kernel: Scope) -> MaskSite | None:
