@@ -64,7 +64,8 @@ class Step(NamedTuple):
 
 
 def winner_rows(without: Sequence[str], until_s: float | None, latency_kind: LatencyKind | None) -> Question:
-    """The sequence numbers of the fastest programs of the reference class, at most `N_WINNERS` of each grid."""
+    """The sequence numbers of the fastest programs of the reference class, at most `N_WINNERS` of each grid; of equals
+    those that were judged first: DuckDB's threads would choose others every time, and runs in order end alike."""
     conditions, parameters = ["precision = 'reference'", "rank_us IS NOT NULL", "duplicate_of = ''"], list[Any]()
     if without:
         conditions.append(f"problem_id NOT IN ({NAMED_PROBLEMS})")
@@ -76,7 +77,7 @@ def winner_rows(without: Sequence[str], until_s: float | None, latency_kind: Lat
     sql = (
         f"SELECT arg_min(seq, rank_us) AS seq FROM evaluations WHERE {' AND '.join(conditions)}"
         " GROUP BY grid, program_id"
-        " QUALIFY row_number() OVER (PARTITION BY grid ORDER BY min(rank_us))"
+        " QUALIFY row_number() OVER (PARTITION BY grid ORDER BY min(rank_us), min(seq))"
         f" <= {N_WINNERS} ORDER BY seq"
     )
     return Question(sql, parameters)
