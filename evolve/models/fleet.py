@@ -164,13 +164,15 @@ def _end_with_parent() -> None:
 
 
 def _own_config(config: RunConfig, place: Path, seat: Seat) -> RunConfig:
-    """A module's: an archive of its own that starts from what the common one knew, and its share of the cores."""
+    """A module's: an archive of its own that starts from what the common one knew, its share of the cores, and no more
+    evaluators than it has GPUs."""
     wanted = config.cluster
-    cores = {
+    share = {
+        "n_evaluators": min(wanted.n_evaluators, len(seat.gpus.split(","))),
         "n_preparers": wanted.n_preparers or max(1, seat.n_cores // CORES_PER_PREPARER),
         "n_island_processes": wanted.n_island_processes or max(1, seat.n_cores // CORES_PER_ISLAND_PROCESS),
     }
-    own = {"archive": str((place / ARCHIVE).resolve()), "cluster": wanted.model_copy(update=cores)}
+    own = {"archive": str((place / ARCHIVE).resolve()), "cluster": wanted.model_copy(update=share)}
     return knowing(config).model_copy(update=own)
 
 

@@ -114,6 +114,15 @@ def test_the_command_itself_says_why_a_module_cannot_be_run(tmp_path: Path) -> N
     assert own.seed_from == (str(tmp_path / "all.duckdb"),)
 
 
+@pytest.mark.parametrize(("wanted", "own"), [(8, 2), (1, 1), (0, 0)])
+def test_a_process_has_no_more_evaluators_than_gpus(tmp_path: Path, wanted: int, own: int) -> None:
+    config = config_in(tmp_path)
+    config = config.model_copy(update={"cluster": config.cluster.model_copy(update={"n_evaluators": wanted})})
+    modules = modules_in(tmp_path, "broken", failing=("broken",))
+    bench_side_by_side(modules, config, [Seat("0,3", 4)], folder=tmp_path / "out", command=stand_in)
+    assert load_config("x", file=tmp_path / "out" / "broken" / CONFIG).cluster.n_evaluators == own
+
+
 def test_an_interrupt_reaches_every_process_and_their_modules_are_tried_again(tmp_path: Path) -> None:
     modules = modules_in(tmp_path, "fine", "waits", "waits_too", "never")
     out = tmp_path / "out"
