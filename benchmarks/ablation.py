@@ -23,6 +23,7 @@ from benchmarks.transfer import (
     Line,
     arguments_of,
     bench_of,
+    learning_on,
     learnt,
     parser,
     prior_of,
@@ -59,9 +60,8 @@ def main() -> None:
     path = arguments.out / f"{arguments.device}.jsonl"
     if not arguments.table:
         bench = bench_of(arguments)
-        names = sorted(suite_names())
-        known = learnt(arguments.learn or names[::2], bench)
-        problems = arguments.problems or names[1::2][:N_PROBLEMS]
+        problems = arguments.problems or sorted(suite_names())[1::2][:N_PROBLEMS]
+        known = learnt(learning_on(arguments.learn, problems), bench)
         arms = [arm.name for arm in arms_of(Knowledge([], []))]
         wanted = [(arm, name, seed) for seed in range(arguments.seeds) for name in problems for arm in arms]
         run_jobs(_search, [Job(*one, known) for one in wanted if one not in searched(path)], bench, path)

@@ -2,6 +2,7 @@
 
     python -m benchmarks.transfer --seeds 5 --evaluations 60                              # modelled latencies, no GPU
     python -m benchmarks.transfer --device cuda --gpus 0 1 --seeds 3 --evaluations 60 PROBLEM ...
+    python -m benchmarks.transfer PROBLEM ... --learn OTHER ...
 
 Every other problem of the suite is searched without knowledge; what was learnt there, evidence and recipes, is used on
 the problems named (default: all others), beside the same searches that start with an empty knowledge base.
@@ -91,9 +92,8 @@ def main() -> None:
     path = arguments.out / f"{arguments.device}.jsonl"
     if not arguments.table:
         bench = bench_of(arguments)
-        names = sorted(suite_names())
-        known = learnt(arguments.learn or names[::2], bench)
-        problems = arguments.problems or names[1::2]
+        problems = arguments.problems or sorted(suite_names())[1::2]
+        known = learnt(learning_on(arguments.learn, problems), bench)
         wanted = [(arm, name, seed) for seed in range(arguments.seeds) for name in problems for arm in _ARMS]
         run_jobs(_search, [Job(*one, known) for one in wanted if one not in searched(path)], bench, path)
     print(table(path))
@@ -147,6 +147,14 @@ def prior_of(known: Knowledge) -> PriorKnowledge:
 
 
 # ------------------------------------------------------------------------------------------------------------ learning
+
+
+def learning_on(named: Sequence[str] | None, searched: Sequence[str]) -> list[str]:
+    """The problems to learn on: those named, else every other one of the suite that is not searched itself."""
+    names = list(named or [name for name in sorted(suite_names())[::2] if name not in searched])
+    if both := set(names) & set(searched):
+        raise SystemExit(f"{min(both)} is learnt on and searched: knowledge has to come from other problems")
+    return names
 
 
 def learnt(names: Sequence[str], bench: Bench) -> Knowledge:
@@ -251,7 +259,7 @@ def parser() -> argparse.ArgumentParser:
     """What `benchmarks.ablation` takes as well."""
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("problems", nargs="*", help="to search with and without knowledge")
-    made.add_argument("--learn", nargs="*", help="problems to learn on")
+    made.add_argument("--learn", nargs="*", help="problems to learn on, after those to search")
     made.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     made.add_argument("--gpus", nargs="*", default=["0"], help="indices of the GPUs to share problems out to")
     made.add_argument("--seeds", type=int, default=5)
