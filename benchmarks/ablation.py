@@ -14,6 +14,9 @@ from __future__ import annotations
 
 import json
 import math
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.offline import Arm, CachedJudge, Trace, bootstrap, cycles_only, nothing, search
@@ -86,11 +89,11 @@ def table(path: Path) -> str:
     ]
     for arm in dict.fromkeys(line.arm for line in lines.values()):
         pairs = [(line, lines["full", *key[1:]]) for key, line in lines.items() if key[0] == arm]
-        latency = [math.log(_last(own) / _last(full)) for own, full in pairs]
-        needed = [
-            math.log(own.n_to_reach(best[own.problem] / REACHED) / full.n_to_reach(best[own.problem] / REACHED))
-            for own, full in pairs
-        ]
+        latency, needed = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+        for own, full in pairs:
+            goal_us = best[own.problem] / REACHED
+            latency[own.problem].append(math.log(_last(own) / _last(full)))
+            needed[own.problem].append(math.log(own.n_to_reach(goal_us) / full.n_to_reach(goal_us)))
         rows.append(f"| {arm} | {len(pairs)} | {_shown(latency)} | {_shown(needed)} |")
     return "\n".join(rows)
 
@@ -99,9 +102,10 @@ def _last(line: Line) -> float:
     return line.best_us[-1] if line.best_us and line.best_us[-1] is not None else math.inf
 
 
-def _shown(logs: list[float]) -> str:
-    low, high = bootstrap(logs, lambda values: sum(values) / len(values))
-    return f"{math.exp(sum(logs) / len(logs)):.3f} | {math.exp(low):.3f} to {math.exp(high):.3f}"
+def _shown(by_problem: Mapping[str, Sequence[float]]) -> str:
+    logs = [one for own in by_problem.values() for one in own]
+    low, high = bootstrap(list(by_problem.values()), statistics.fmean)
+    return f"{math.exp(statistics.fmean(logs)):.3f} | {math.exp(low):.3f} to {math.exp(high):.3f}"
 
 
 if __name__ == "__main__":

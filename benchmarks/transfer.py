@@ -218,7 +218,7 @@ def table(path: Path) -> str:
         "| problem | best us | seeds | " + " | ".join(_ARMS) + " | learnt / empty | best latency, learnt / empty |",
         "|---|---|---|---|---|---|---|",
     ]
-    logs: list[float] = []
+    logs: list[list[float]] = []  # of each problem
     for problem, own in sorted(by_problem.items()):
         best_us = min(line.best_us[-1] or math.inf for line in own)
         found = {(line.arm, line.rng_seed): line for line in own}
@@ -226,13 +226,14 @@ def table(path: Path) -> str:
         both = [seed for arm, seed in sorted(found) if arm == "empty" and ("learnt", seed) in found]
         mine = [math.log(needed["learnt", s] / needed["empty", s]) for s in both]
         ends = [math.log(_last(found["learnt", s]) / _last(found["empty", s])) for s in both]
-        logs += mine
+        logs += [mine] if mine else []
         cells = [_median_of([n for (arm, _), n in needed.items() if arm == wanted]) for wanted in _ARMS]
         rows.append(f"| {problem} | {best_us:.1f} | {len(both)} | {' | '.join(cells)} | {_geo(mine)} | {_geo(ends)} |")
     if logs:
         low, high = bootstrap(logs, _mean)
-        interval = f"95% interval {math.exp(low):.2f} to {math.exp(high):.2f}, {len(logs)} pairs"
-        rows.append(f"\nverdicts to 95% of the best, learnt over empty: {math.exp(_mean(logs)):.2f} ({interval})")
+        all_logs = [one for own in logs for one in own]
+        interval = f"95% interval {math.exp(low):.2f} to {math.exp(high):.2f}, {len(all_logs)} pairs"
+        rows.append(f"\nverdicts to 95% of the best, learnt over empty: {_geo(all_logs)} ({interval})")
     return "\n".join(rows)
 
 
