@@ -6,11 +6,13 @@ names, so the functions are known by what they do.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 import libcst as cst
 
 from islands.operators.structural.analysis import Program, Scope, integer
+from islands.operators.structural.falling_masks import only_falls
 from islands.operators.structural.initial import initial_value
 from islands.operators.structural.kernels import Loop, helper_calls, loops_of
 from islands.operators.structural.known_functions import body_of, called_function, calls_with_body, canonical_body
@@ -42,7 +44,7 @@ class Update(NamedTuple):
 
     call: cst.Call
     loop: Loop
-    state: tuple[str, str, str]  # names of mean, m2 and weight
+    is_group: bool  # takes a mean, an m2 of zero and a weight of zero or one, else a value and whether it is the first
 
 
 class Welford(NamedTuple):
@@ -70,18 +72,21 @@ def _welford(program: Program, kernel: Scope) -> Welford | None:
         return None
     calls = helper_calls(program, kernel)
     joins = [c for c in calls if _is_join(program, called_function(program, c)) and _is_plain(c, 4)]
-    updates = [
-        update
-        for call in calls_with_body(program, kernel, _UPDATE)
-        if (update := _update(program, kernel, call)) is not None
-    ]
+    found = [_update(program, kernel, call) for call in calls_with_body(program, kernel, _UPDATE)]
+    found += [_group_update(program, kernel, c) for c in calls if _is_combine(program, called_function(program, c))]
+    updates = [update for update in found if update is not None]
     return Welford(kernel.name, tuple(updates), tuple(joins)) if updates or joins else None
 
 
 def _is_join(program: Program, function: Scope) -> bool:
     """Whether a function reduces mean, m2 and weight over a dimension with the formula of Chan et al."""
     combining = [n for n in program.kernels if body_of(program, function) == _JOIN.format(combine=n)]
-    return any(all(part in body_of(program, program.kernels[name]) for part in _COMBINE) for name in combining)
+    return any(_is_combine(program, program.kernels[name]) for name in combining)
+
+
+def _is_combine(program: Program, function: Scope) -> bool:
+    """Whether a function combines mean, m2 and weight of two groups; versions of torch differ in what they guard."""
+    return all(part in body_of(program, function) for part in _COMBINE)
 
 
 def _is_plain(call: cst.Call, n_arguments: int) -> bool:
@@ -89,19 +94,70 @@ def _is_plain(call: cst.Call, n_arguments: int) -> bool:
 
 
 def _update(program: Program, kernel: Scope, call: cst.Call) -> Update | None:
-    """A call `update(value, mean, m2, weight, offset == 0)` in a loop from zero whose state starts from zeros."""
+    """A call `update(value, mean, m2, weight, offset == 0)` in a loop."""
+    loop = _loop_around(program, kernel, call)
+    if loop is None or not _is_plain(call, 5) or not _says_first(program, kernel, loop, call.args[4].value):
+        return None
+    return Update(call, loop, is_group=False) if _is_running(program, kernel, loop, call, call.args[1:4]) else None
+
+
+def _group_update(program: Program, kernel: Scope, call: cst.Call) -> Update | None:
+    """A call `combine(mean, m2, weight, value, 0, one or zero)` in a loop: a value that only some lanes have."""
+    loop = _loop_around(program, kernel, call)
+    if loop is None or not _is_plain(call, 6):
+        return None
+    numbers = [_number_or_zero(program, kernel, loop, call.args[i].value) for i in (4, 5)]
+    is_running = _is_running(program, kernel, loop, call, call.args[:3])
+    return Update(call, loop, is_group=True) if numbers == [0.0, 1.0] and is_running else None
+
+
+def _loop_around(program: Program, kernel: Scope, call: cst.Call) -> Loop | None:
+    """The loop that a call stands in, where that starts from zero."""
     loop = next((x for x in loops_of(program, kernel) if x.node in program.ancestors(call)), None)
-    if loop is None or not _is_plain(call, 5) or not (loop.start is None or integer(loop.start) == 0):
-        return None
-    names = tuple(a.value.value for a in call.args[1:4] if isinstance(a.value, cst.Name))
-    if len(names) != _N_STATE or not _says_first(program, kernel, loop, call.args[4].value):
-        return None
+    return loop if loop is not None and (loop.start is None or integer(loop.start) == 0) else None
+
+
+def _is_running(program: Program, kernel: Scope, loop: Loop, call: cst.Call, args: Sequence[cst.Arg]) -> bool:
+    """Whether arguments are the state that starts from zeros and that the loop keeps from what a call answers."""
+    names = tuple(a.value.value for a in args if isinstance(a.value, cst.Name))
+    if len(names) != _N_STATE:
+        return False
     start = program.span(loop.node).start
     initials = [initial_value(program, kernel, name, start) for name in names]
     if not all(initial is not None and initial.is_zero and initial.shape for initial in initials):
+        return False
+    return _is_kept(program, kernel, loop, call, cast(tuple[str, str, str], names))
+
+
+def _number_or_zero(program: Program, kernel: Scope, loop: Loop, node: cst.BaseExpression) -> float | None:
+    """The number that a value of a loop is in lanes that a falling mask has; in the others it is zero."""
+    value = _resolved(program, kernel, node)
+    if isinstance(value, cst.Call) and program.device_call(value) == "where" and _is_plain(value, 3):
+        mask, chosen, other = (a.value for a in value.args)
+        if not only_falls(program, kernel, loop, mask) or _full(program, kernel, other) != 0.0:
+            return None
+        return _full(program, kernel, chosen)
+    return _full(program, kernel, node)
+
+
+def _full(program: Program, kernel: Scope, node: cst.BaseExpression) -> float | None:
+    """The number in `tl.full(shape, number, dtype)`."""
+    value = _resolved(program, kernel, node)
+    if not isinstance(value, cst.Call) or program.device_call(value) != "full" or len(value.args) < 2:
         return None
-    state = cast(tuple[str, str, str], names)
-    return Update(call, loop, state) if _is_kept(program, kernel, loop, call, state) else None
+    text = program.text(value.args[1].value)
+    return float(text) if text.replace(".", "", 1).isdigit() else None
+
+
+def _resolved(program: Program, kernel: Scope, node: cst.BaseExpression) -> cst.BaseExpression:
+    """What a name stands for, through `tl.broadcast_to`."""
+    for _ in range(8):
+        binding = nearest(program, kernel, node.value, program.span(node).start) if isinstance(node, cst.Name) else None
+        if binding is not None and binding.value is not None:
+            node = binding.value
+        elif isinstance(node, cst.Call) and program.device_call(node) == "broadcast_to":
+            node = node.args[0].value
+    return node
 
 
 def _says_first(program: Program, kernel: Scope, loop: Loop, node: cst.CSTNode) -> bool:
@@ -149,44 +205,4 @@ def _keeps(program: Program, kernel: Scope, loop: Loop, statement: cst.CSTNode, 
     if not isinstance(value, cst.Call) or program.device_call(value) != "where" or not _is_plain(value, 3):
         return False
     mask, kept, other = (a.value for a in value.args)
-    return (program.text(kept), program.text(other)) == (new, name) and _only_falls(program, kernel, loop, mask)
-
-
-def _only_falls(program: Program, kernel: Scope, loop: Loop, node: cst.BaseExpression) -> bool:
-    """Whether a mask that is false in one step is so in all that follow: the same in all, or `index < extent` with an
-    index that grows with the loop."""
-    if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.BitAnd):
-        return all(_only_falls(program, kernel, loop, side) for side in (node.left, node.right))
-    if not isinstance(node, cst.Name):
-        return False
-    binding = nearest(program, kernel, node.value, program.span(node).start)
-    if binding is None or binding.value is None:
-        return False
-    if loop.node not in program.ancestors(binding.statement):
-        return True
-    if isinstance(binding.value, cst.Comparison):
-        return _grows(program, kernel, loop, binding.value)
-    full = binding.value.value if isinstance(binding.value, cst.Subscript) else binding.value
-    is_full = isinstance(full, cst.Call) and program.device_call(full) == "full"
-    return is_full and isinstance(full, cst.Call) and program.text(full.args[1].value) == "True"
-
-
-def _grows(program: Program, kernel: Scope, loop: Loop, node: cst.Comparison) -> bool:
-    """Whether a comparison is `index < extent`, with an index that is the loop's offset plus lanes."""
-    target = node.comparisons[0]
-    if (
-        len(node.comparisons) != 1
-        or not isinstance(target.operator, cst.LessThan)
-        or not isinstance(node.left, cst.Name)
-    ):
-        return False
-    index = nearest(program, kernel, node.left.value, program.span(node).start)
-    value = index.value if index is not None else None
-    if not isinstance(value, cst.BinaryOperation) or not isinstance(value.operator, cst.Add):
-        return False
-    sides = {program.text(value.left), program.text(value.right)}
-    extent_moves = any(
-        loop.node in program.ancestors(b.statement)
-        for b in bindings(program, kernel).get(program.text(target.comparator), [])
-    )
-    return loop.target in sides and len(sides) == 2 and not extent_moves
+    return (program.text(kept), program.text(other)) == (new, name) and only_falls(program, kernel, loop, mask)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from islands.operators.structural.analysis import Program, integer
 from islands.operators.structural.grids import above_kernel, fresh_name, operand
 from islands.operators.structural.kernels import Loop
+from islands.operators.structural.places import add_argument
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit
-from islands.operators.structural.welford import Welford, welford_sites
+from islands.operators.structural.welford import Update, Welford, welford_sites
 
 _UPDATE = """\
 @triton.jit
@@ -15,6 +16,16 @@ def {name}(value, mean, m2, weight, step):
     delta = value - mean
     new_mean = mean + delta * (1.0 / (step + 1))
     return new_mean, m2 + delta * (value - new_mean), tl.full(weight.shape, step + 1, weight.dtype)
+
+
+"""
+_GROUP = """\
+@triton.jit
+def {name}(mean, m2, weight, value, value_m2, value_weight, step):
+    counts = value_weight > 0
+    delta = tl.where(counts, value - mean, 0.0)
+    new_mean = mean + delta * (1.0 / (step + 1))
+    return new_mean, m2 + delta * (value - new_mean), tl.where(counts, step + 1.0, weight)
 
 
 """
@@ -44,16 +55,25 @@ class WelfordByCount(Technique[Welford]):
 
     def rewrite(self, context: Context, site: Welford) -> Rewrite | None:
         program = context.program
-        update, join = fresh_name(program, "welford_step"), fresh_name(program, "welford_total")
-        text = _UPDATE.format(name=update) if site.updates else ""
+        kinds = {u.is_group: _GROUP if u.is_group else _UPDATE for u in site.updates}
+        names = {k: fresh_name(program, "welford_group_step" if k else "welford_step") for k in kinds}
+        join = fresh_name(program, "welford_total")
+        text = "".join(kinds[k].format(name=names[k]) for k in kinds)
         text += _JOIN.format(name=join) if site.joins else ""
         edits = [above_kernel(program, program.kernels[site.kernel], text)]
         for found in site.updates:
-            edits += [Edit(*program.span(found.call.func), update)]
-            edits += [Edit(*program.span(found.call.args[4].value), _step(program, found.loop))]
+            edits += [Edit(*program.span(found.call.func), names[found.is_group]), _with_step(program, found)]
         edits += [Edit(*program.span(call.func), join) for call in site.joins]
         said = "running means by count" if site.updates else "means of groups combined by sums"
         return Rewrite(tuple(edits), f"{said} in {site.kernel}")
+
+
+def _with_step(program: Program, update: Update) -> Edit:
+    """The number of the step as one more argument, or where the call said whether it is the first."""
+    step = _step(program, update.loop)
+    if update.is_group:
+        return add_argument(program, update.call, step)
+    return Edit(*program.span(update.call.args[4].value), step)
 
 
 def _step(program: Program, loop: Loop) -> str:

@@ -16,7 +16,12 @@ from islands.operators.structural.welford_by_count import WelfordByCount
 SOURCES = kernel_sources()
 VARIANCE = SOURCES["inductor_variance"]
 # how many running means of each kernel, and how often lanes are combined
-EXPECTED = {"inductor_layer_norm": (1, 1), "inductor_two_norms": (2, 2), "inductor_variance": (1, 1)}
+EXPECTED = {
+    "inductor_layer_norm": (1, 1),
+    "inductor_split_norm": (1, 1),
+    "inductor_two_norms": (2, 2),
+    "inductor_variance": (1, 1),
+}
 # the second of two kernels that Inductor splits a long reduction into: no loop
 JOIN = VARIANCE[: VARIANCE.index("@triton.jit\ndef inductor_welford_reduce")] + (
     """\
@@ -43,6 +48,7 @@ def get_inputs(aligned):
     return [torch.randn(3, 5), torch.rand(3, 5), torch.randint(1, 9, (3, 5)).float()]
 """
 )
+PARTS = SOURCES["inductor_split_norm"]
 HIGH_ROWS = VARIANCE.replace("torch.randn(6, 1500)", "torch.randn(6, 1500) + 300.0")
 
 
@@ -93,14 +99,35 @@ def test_leaves_alone(change: str) -> None:
     assert counts(source) == ([(1, 0)] if change == "another way to combine" else [(0, 1)])
 
 
+# the same for values that only some lanes have
+BROKEN_PARTS = {
+    "lanes that have none first": ("tmp2 = tmp0 < tmp1", "tmp2 = tmp0 > tmp1"),
+    "lanes that have one now and then": ("tmp0 = (r0_2 + 1700*x0)", "tmp0 = (r0_2 % 300 + 1700*x0)"),
+    "an end that moves": (
+        "tmp1 = tl.full([1, 1], 5000, tl.int32)",
+        "tmp1 = tl.full([1, 1], 5000, tl.int32) - r0_offset",
+    ),
+    "values that count twice": ("tmp7 = tl.full([1, 1], 1.0,", "tmp7 = tl.full([1, 1], 2.0,"),
+    "groups with a spread of their own": ("tmp4 = tl.full([1, 1], 0.0,", "tmp4 = tl.full([1, 1], 0.5,"),
+}
+
+
+@pytest.mark.parametrize("change", BROKEN_PARTS)
+def test_leaves_parts_alone(change: str) -> None:
+    before, after = BROKEN_PARTS[change]
+    source = PARTS.replace(before, after)
+    assert source != PARTS and counts(PARTS) == [(1, 1)] and counts(source) == [(0, 1)]
+
+
 def test_gives_the_same_with_rows_and_lanes_left_over_and_far_from_zero() -> None:
-    """Six rows in programs of four, 1500 columns in steps of 128; rows whose mean is 300 times their deviation."""
-    sources = [VARIANCE, HIGH_ROWS, JOIN]
+    """Six rows in programs of four, 1500 columns in steps of 128, a last part of 1600 after two of 1700, and rows whose
+    mean is 300 times their deviation."""
+    sources = [VARIANCE, HIGH_ROWS, JOIN, PARTS]
     proposals = [WelfordByCount().propose([parent_of(source)], random.Random(0)) for source in sources]
     rewritten = [proposal.source for proposal in proposals if proposal is not None]
     assert len(rewritten) == len(sources) and all("welford_total(" in source for source in rewritten)
     answers = interpret_all([*sources, *rewritten])
-    for expected, found in zip(answers[:3], answers[3:], strict=True):
+    for expected, found in zip(answers[:4], answers[4:], strict=True):
         assert isinstance(expected, list) and isinstance(found, list), (expected, found)
         for one, other in zip(expected, found, strict=True):
             assert all(math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-6) for a, b in zip(one, other, strict=True))
