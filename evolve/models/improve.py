@@ -182,7 +182,7 @@ def _ending(
     speedup, source = (delivered.speedup, delivered.source) if delivered else (_closest(attempts), "")
     if whole and whole.speedup and whole.speedup > max(GAIN, (speedup or 0.0) if delivered else 0.0):
         speedup, source = whole.speedup, whole.source
-    was_synthesised = bool(whole.source) if whole else None
+    was_synthesised = bool(whole.source) if whole and not whole.has_failed else None
     alone = alone or _failed(parts)
     refused_by = attempts[-1].refused_by if attempts else ""
     result = outcome_of(speedup, refused_by=refused_by, was_synthesised=was_synthesised, alone=alone)

@@ -245,6 +245,14 @@ def test_where_every_search_fails_nobody_says_that_no_part_got_faster() -> None:
     assert ended.result.reason == f"{GROUP}: cannot write a.duckdb: no space left"
 
 
+def test_where_the_search_of_the_module_itself_fails_nobody_says_that_its_kernels_were_wrong() -> None:
+    bench = Bench("conv_epilogue", {}, always(accepted(1.1)))
+    full = Found(reason="cannot write a.duckdb: no space left", has_failed=True)
+    tools = Tools(bench.take_apart, lambda *_: full, bench.judge)
+    ended = improve(bench.decomposition.problem, tools, Allotment(200), tries_whole=True)
+    assert ended.whole == full and ended.result.cause == RootCause.SEARCHES
+
+
 def test_a_worker_that_failed_is_a_reason_and_a_fault_of_evolve_is_none() -> None:
     inside = ExceptionGroup("tasks", [ValueError("a bug"), RayActorError()])
     assert reason_of(inside).startswith("a worker failed: The actor")
