@@ -18,6 +18,7 @@ from evaluators.problems.reference import Reference
 FEW = 16  # elements of all outputs together: fewer are hardly an answer
 SAME = 1e-3  # of the larger magnitude, as float32 is compared
 NOTHING = 1e-6  # what float32 leaves of sums that cancel: values that differ by less are the same
+AWAY = 0.1  # of the largest magnitude: values of one sign that stay above are small, and no such remains
 
 _SEEDS = (0, 1)
 
@@ -79,18 +80,29 @@ def _reason(output: Tensor, inputs: Sequence[Any]) -> str:
 
 
 def _is_constant(values: Tensor) -> bool:
-    low, high = torch.aminmax(_real(values))
-    spread, largest = float(high - low), float(torch.maximum(low.abs(), high.abs()))
-    return math.isfinite(spread) and spread <= max(NOTHING, SAME * largest)
+    low, high = _bounds(values)
+    return math.isfinite(high - low) and high - low <= _tolerance(low, high)
 
 
 def _is_close(one: Tensor, other: Tensor) -> bool:
     """Whether no element differs by more than the tolerance; NaN is never close."""
-    one, other = _real(one), _real(other)
-    largest = max((float(values.abs().max()) for values in (one, other) if values.numel()), default=0.0)
-    difference = (one - other).abs_()
-    most = float(difference.max()) if difference.numel() else 0.0
-    return math.isfinite(most) and most <= max(NOTHING, SAME * largest)
+    if not one.numel():
+        return True
+    (low, high), (other_low, other_high) = _bounds(one), _bounds(other)
+    most = float((_real(one) - _real(other)).abs_().max())
+    return math.isfinite(most) and most <= _tolerance(min(low, other_low), max(high, other_high))
+
+
+def _bounds(values: Tensor) -> tuple[float, float]:
+    low, high = torch.aminmax(_real(values))
+    return float(low), float(high)
+
+
+def _tolerance(low: float, high: float) -> float:
+    """How far values between these bounds may differ and still be the same."""
+    largest = max(abs(low), abs(high))
+    are_away = low > AWAY * largest or high < -AWAY * largest
+    return SAME * largest if are_away else max(NOTHING, SAME * largest)
 
 
 def _real(values: Tensor) -> Tensor:

@@ -89,6 +89,15 @@ def test_inputs_that_are_never_drawn_are_varied_instead(tmp_path: Path) -> None:
     )
 
 
+def test_small_values_that_are_no_remains_of_sums_are_looked_at_as_any_others() -> None:
+    """As softmax over a million columns has them."""
+    draws = [torch.softmax(torch.rand(2, 1 << 20, generator=torch.Generator().manual_seed(n)), -1) for n in (0, 1)]
+    assert float(draws[0].max() - draws[0].min()) < 1.1e-6
+    assert degeneracy([], [draws[0]]) == "" and not is_unchanged([draws[0]], [draws[1]])
+    remains = 1e-8 * torch.randn(64, generator=torch.Generator().manual_seed(0))
+    assert degeneracy([], [remains]) == "an output is constant" and is_unchanged([remains], [-remains])
+
+
 class TooLarge(Reference):
     """Its inputs fit in memory, and what is made of them does not."""
 
