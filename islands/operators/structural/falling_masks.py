@@ -47,19 +47,19 @@ def _stops(program: Program, kernel: Scope, loop: Loop, node: cst.Comparison) ->
     is_bound = len(node.comparisons) == 1 and isinstance(target.operator, cst.LessThan)
     if not is_bound or not is_fixed(program, kernel, loop, target.comparator):
         return False
-    terms = _terms(program, kernel, loop, node.left, 0)
+    terms = summands(program, kernel, loop, node.left)
     moving = [t for t in terms if not is_fixed(program, kernel, loop, t)]
     return len(moving) == 1 and program.text(moving[0]) == loop.target
 
 
-def _terms(program: Program, kernel: Scope, loop: Loop, node: cst.CSTNode, depth: int) -> list[cst.CSTNode]:
-    """The summands of an index, followed through names that the loop binds, and casts."""
+def summands(program: Program, kernel: Scope, loop: Loop, node: cst.CSTNode, depth: int = 0) -> list[cst.CSTNode]:
+    """The summands of an index, followed through names that a loop binds, and casts."""
     if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
-        return [t for side in (node.left, node.right) for t in _terms(program, kernel, loop, side, depth + 1)]
+        return [t for side in (node.left, node.right) for t in summands(program, kernel, loop, side, depth + 1)]
     if isinstance(node, cst.Call) and isinstance(node.func, cst.Attribute) and node.func.attr.value == "to":
-        return _terms(program, kernel, loop, node.func.value, depth + 1)
+        return summands(program, kernel, loop, node.func.value, depth + 1)
     if isinstance(node, cst.Name) and node.value != loop.target and depth < _MAX_DEPTH:
         binding = nearest(program, kernel, node.value, program.span(node).start)
         if binding is not None and binding.value is not None and _is_inside(program, loop, binding):
-            return _terms(program, kernel, loop, binding.value, depth + 1)
+            return summands(program, kernel, loop, binding.value, depth + 1)
     return [node]

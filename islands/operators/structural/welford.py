@@ -131,7 +131,7 @@ def _is_running(program: Program, kernel: Scope, loop: Loop, call: cst.Call, arg
 
 def _number_or_zero(program: Program, kernel: Scope, loop: Loop, node: cst.BaseExpression) -> float | None:
     """The number that a value of a loop is in lanes that a falling mask has; in the others it is zero."""
-    value = _resolved(program, kernel, node)
+    value = resolved(program, kernel, node)
     if isinstance(value, cst.Call) and program.device_call(value) == "where" and _is_plain(value, 3):
         mask, chosen, other = (a.value for a in value.args)
         if not only_falls(program, kernel, loop, mask) or _full(program, kernel, other) != 0.0:
@@ -142,14 +142,14 @@ def _number_or_zero(program: Program, kernel: Scope, loop: Loop, node: cst.BaseE
 
 def _full(program: Program, kernel: Scope, node: cst.BaseExpression) -> float | None:
     """The number in `tl.full(shape, number, dtype)`."""
-    value = _resolved(program, kernel, node)
+    value = resolved(program, kernel, node)
     if not isinstance(value, cst.Call) or program.device_call(value) != "full" or len(value.args) < 2:
         return None
     text = program.text(value.args[1].value)
     return float(text) if text.replace(".", "", 1).isdigit() else None
 
 
-def _resolved(program: Program, kernel: Scope, node: cst.BaseExpression) -> cst.BaseExpression:
+def resolved(program: Program, kernel: Scope, node: cst.BaseExpression) -> cst.BaseExpression:
     """What a name stands for, through `tl.broadcast_to`."""
     for _ in range(8):
         binding = nearest(program, kernel, node.value, program.span(node).start) if isinstance(node, cst.Name) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from islands.operators.structural import welford_about_first
 from islands.operators.structural.analysis import Program, integer
 from islands.operators.structural.grids import above_kernel, fresh_name, operand
 from islands.operators.structural.kernels import Loop
@@ -9,6 +10,9 @@ from islands.operators.structural.places import add_argument
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit
 from islands.operators.structural.welford import Update, Welford, welford_sites
+from islands.operators.structural.welford_about_first import First, edits_about_first, first_values
+
+_SHARE_ABOUT_FIRST = 0.25
 
 _UPDATE = """\
 @triton.jit
@@ -44,7 +48,7 @@ def {name}(mean, m2, weight, dim: tl.constexpr):
 class WelfordByCount(Technique[Welford]):
     """In step k every lane that counts has k values, so the mean moves by delta / (k + 1) with one division a step; for
     the first, mean and m2 are zero, which gives the value and zero. After the loop, sums in place of a reduction that
-    divides for every pair."""
+    divides for every pair. One draw in four takes sums of differences from the first value of the row instead."""
 
     name = "welford_by_count"
     prior = 0.1
@@ -55,6 +59,9 @@ class WelfordByCount(Technique[Welford]):
 
     def rewrite(self, context: Context, site: Welford) -> Rewrite | None:
         program = context.program
+        firsts = first_values(program, site) if context.rng.random() < _SHARE_ABOUT_FIRST else None
+        if firsts is not None:
+            return _about_first(program, site, firsts)
         kinds = {u.is_group: _GROUP if u.is_group else _UPDATE for u in site.updates}
         names = {k: fresh_name(program, "welford_group_step" if k else "welford_step") for k in kinds}
         join = fresh_name(program, "welford_total")
@@ -66,6 +73,15 @@ class WelfordByCount(Technique[Welford]):
         edits += [Edit(*program.span(call.func), join) for call in site.joins]
         said = "running means by count" if site.updates else "means of groups combined by sums"
         return Rewrite(tuple(edits), f"{said} in {site.kernel}")
+
+
+def _about_first(program: Program, site: Welford, firsts: list[First]) -> Rewrite:
+    update, join = fresh_name(program, "sums_step"), fresh_name(program, "sums_total")
+    functions = welford_about_first.UPDATE.format(name=update) + welford_about_first.JOIN.format(name=join)
+    edits = [above_kernel(program, program.kernels[site.kernel], functions)]
+    for first in firsts:
+        edits += edits_about_first(program, first, update, join, _step(program, first.update.loop))
+    return Rewrite(tuple(edits), f"running means by sums about the first value in {site.kernel}")
 
 
 def _with_step(program: Program, update: Update) -> Edit:
