@@ -53,7 +53,7 @@ def search_one(
         if not (reason := reason_of(error)):
             raise
         return Found(reason=reason, has_failed=True, elapsed_s=time.monotonic() - start)
-    return _found(result, config.archive, is_whole=is_whole)
+    return found_by(result, config.archive, is_whole=is_whole)
 
 
 def reason_of(error: BaseException) -> str:
@@ -65,7 +65,8 @@ def reason_of(error: BaseException) -> str:
     return f"a worker failed: {why_it_died(failed)}" if failed is not None else ""
 
 
-def _found(result: RunResult, archive: str, *, is_whole: bool) -> Found:
+def found_by(result: RunResult, archive: str, *, is_whole: bool) -> Found:
+    """What a search of a part found, or one of the module itself."""
     progress, best = result.progress, result.best
     spent = {
         "run_id": result.run.run_id,
@@ -76,7 +77,8 @@ def _found(result: RunResult, archive: str, *, is_whole: bool) -> Found:
     if best is None or best.verdict.latency is None:
         return Found(reason="no program was correct", **spent)
     if is_whole:
-        speedup = best.verdict.latency.speedup if result.replaces_baseline else 1.0
+        speedup = best.verdict.latency.speedup  # one that may not replace the baseline is no gain, and may be a loss
+        speedup = speedup if result.replaces_baseline else min(1.0, speedup)
     else:
         with contextlib.closing(open_for_reading(Path(archive), wait_s=RESUME_WAIT_S)) as reader:
             speedup = speedup_over_seed(best, reader.evaluations(result.run.run_id), result.problem.name)

@@ -19,6 +19,7 @@ from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evaluators.decomposition.records import Decomposition
 from evolve.cli.model_view import apart_lines, attempt_line, begin_line, outcome_words
 from evolve.config import LanguageSettings, make_config
+from evolve.events import Progress, RunResult
 from evolve.models.budget import LEAST, Allotment, allotted, with_share
 from evolve.models.choice import best_apart
 from evolve.models.delivery import MOST_ATTEMPTS, deliver, suspect
@@ -35,7 +36,7 @@ from evolve.models.records import (
     SearchBegins,
     SearchEnded,
 )
-from evolve.models.searching import reason_of, search_one, speedup_over_seed
+from evolve.models.searching import found_by, reason_of, search_one, speedup_over_seed
 from tests.support.decompositions import decomposition_of
 from tests.support.runs import make_problem, make_run, one_evaluation
 
@@ -435,6 +436,15 @@ def test_max_autotune_is_taken_apart_where_it_is_clearly_faster() -> None:
     assert way_of({"eager": 9.0, "compile": 5.0, "max-autotune": 4.0}) == "max-autotune"
     assert way_of({"eager": 9.0, "compile": 5.0, "max-autotune": 4.95}) == "compile"
     assert way_of({"eager": 3.0}) == "compile" and way_of({"max-autotune": 4.0}) == "max-autotune"
+
+
+@pytest.mark.parametrize(("us", "wins", "speedup"), [(50.0, True, 2.0), (50.0, False, 1.0), (125.0, False, 0.8)])
+def test_a_program_of_the_module_that_may_not_replace_it_is_no_gain(us: float, wins: bool, speedup: float) -> None:
+    problem = make_problem()
+    run = make_run(problem)
+    best = one_evaluation(problem, run, 1, us, wins=wins)
+    result = RunResult(run=run, problem=problem, progress=Progress(), best=best, replaces_baseline=wins)
+    assert found_by(result, "", is_whole=True).speedup == pytest.approx(speedup)
 
 
 def test_a_part_is_compared_with_the_kernel_that_the_model_runs_now() -> None:
