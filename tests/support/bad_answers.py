@@ -34,7 +34,7 @@ class _Parent(NamedTuple):
     source: str
     lines: list[str]
     unique: list[str]  # lines that stand in it once
-    doubled: list[str]  # lines that stand in it more than once
+    doubled: list[str]  # lines that stand in it more than once, indented alike
 
 
 def _parent(source: str) -> _Parent:
@@ -42,7 +42,7 @@ def _parent(source: str) -> _Parent:
     keys = ["".join(line.split()) for line in lines]
     code = [line for line in lines if line.strip() and not line.strip().startswith(("#", '"', "import", "from"))]
     unique = [line for line in code if keys.count("".join(line.split())) == 1 and line.startswith("    ")]
-    doubled = [line for line in code if keys.count("".join(line.split())) > 1]
+    doubled = [line for line in code if lines.count(line) > 1]
     return _Parent(source, lines, unique, doubled)
 
 

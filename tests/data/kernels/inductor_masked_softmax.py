@@ -129,14 +129,14 @@ def triton_red_fused_exp_prepare_softmax_online_sub_0(in_ptr0, in_ptr1, out_ptr2
 
 class ModelNew(nn.Module):
     def forward(self, arg1_1, arg0_1):
-        buf2 = torch.empty_strided((6, 1500), (1504, 1), dtype=torch.float32, device=arg1_1.device)
+        buf2 = torch.empty_strided((4, 1500), (1504, 1), dtype=torch.float32, device=arg1_1.device)
         XBLOCK = 2
         R0_BLOCK = 128
-        triton_red_fused_exp_prepare_softmax_online_sub_0[(triton.cdiv(6, XBLOCK),)](
-            arg1_1, arg0_1, buf2, 6, 1500, XBLOCK=XBLOCK, R0_BLOCK=R0_BLOCK, num_warps=4, num_stages=1
+        triton_red_fused_exp_prepare_softmax_online_sub_0[(triton.cdiv(4, XBLOCK),)](
+            arg1_1, arg0_1, buf2, 4, 1500, XBLOCK=XBLOCK, R0_BLOCK=R0_BLOCK, num_warps=4, num_stages=1
         )
         return buf2
 
 
 def get_inputs(aligned):
-    return [torch.randn(1, 1500), torch.randn(6, 1500)]
+    return [torch.randn(1, 1500), torch.randn(4, 1500)]

@@ -53,7 +53,7 @@ def test_loops_that_do_not_run_ahead_are_not_told_so() -> None:
 
 def test_loads_that_run_ahead_fit_shared_memory() -> None:
     wide = LONG.replace("R0_BLOCK = 1024", "R0_BLOCK = 8192").replace("num_warps=4", "num_warps=16")
-    found = {p.source for seed in range(40) if (p := LoopPipeline().propose([parent_of(wide)], random.Random(seed)))}
+    found = {p.source for seed in range(8) if (p := LoopPipeline().propose([parent_of(wide)], random.Random(seed)))}
     details = sorted(len(re.findall("num_stages=[2-9]", source)) for source in found)
     assert details and details[-1] == 1
     taken = [launches[0][3] for launches in compile_all(sorted(found))]
