@@ -183,7 +183,7 @@ def test_a_process_that_dies_whenever_it_is_called_ends_the_run(
     monkeypatch.setattr(archipelago_module, "MAX_DEATHS", 1)
 
     async def play() -> None:
-        for _ in range(2):
+        for _ in range(20):  # a call may be answered before the process is gone
             kill_process(islands, 0)
             await islands.islands[0].summary.remote()
 
