@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +33,11 @@ def processes_of(mark: str) -> list[Process]:
                     parent = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
                     found.append(Process(int(entry.name), parent, command[:160]))
     return found
+
+
+def shown(process: Process) -> str:
+    """Its command line for a results file: without folders, which differ from machine to machine."""
+    return re.sub(r"(?<!\S)/\S*/", "", process.command)[:80]
 
 
 def is_agent(process: Process) -> bool:

@@ -155,7 +155,7 @@ class Judgement:
         known = bench.baseline.report
         is_comparable = session.method == known.method  # what events time is compared with what events time only
         if is_comparable and speed.is_clearly_slower(median_interval(found).median, known.device_us, bench.best_us):
-            self._check_freshly(median_interval(found).median)  # it may hold a cell, and no cell holds a false latency
+            self._check_freshly(median_interval(found).median)  # it may hold a cell: what keeps answers shows here
             return self._without_pairing(found)
         found = self._steady(found + session.replay_us(N_REPLAYS - N_FIRST_LOOK))
         device_us = median_interval(found).median

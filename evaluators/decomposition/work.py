@@ -29,7 +29,7 @@ class Work(TorchDispatchMode):  # type: ignore[misc]
 
     def __init__(self, hardware: Hardware) -> None:
         super().__init__()
-        self.library_s = 0.0
+        self.in_libraries_s = 0.0
         self.other_s = 0.0
         self._hardware = hardware
         self._between: set[int] = set()  # storages that other operations made and nobody had to write yet
@@ -46,7 +46,7 @@ class Work(TorchDispatchMode):  # type: ignore[misc]
             self.other_s += sum(self._written(tensor) for tensor in given)
             arithmetic_s = sum(n / (self._hardware.tflops[kind] * 1e12) for kind, n in flops.items())
             memory_s = sum(map(self._memory_s, (*given, *made))) * max(1, n_steps)
-            self.library_s += max(arithmetic_s, memory_s)
+            self.in_libraries_s += max(arithmetic_s, memory_s)
             return result
         if made and not func.is_view:
             self.other_s += sum(self._first_read(tensor) for tensor in given)
@@ -82,7 +82,7 @@ def other_share(problem: Problem, hardware: Hardware) -> float:
     """
     work = Work(hardware)
     work.finish(Reference(problem, problem.full).watched_by(work))
-    total_s = work.library_s + work.other_s
+    total_s = work.in_libraries_s + work.other_s
     return work.other_s / total_s if total_s else 0.0
 
 

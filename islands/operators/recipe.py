@@ -106,7 +106,7 @@ _NO_REWRITES = ("", "retune", "num_warps", "num_stages", "tile_size", "max_regis
 def _names(technique: str, detail: str) -> list[str]:
     if technique != NAME:
         return [technique]
-    _, _, done = detail.partition(": ")
+    _, _, done = detail.rpartition(": ")  # names of problems may hold one
     return [word for word in done.split(", ") if " " not in word]  # a setting is two words
 
 

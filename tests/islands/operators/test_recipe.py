@@ -99,7 +99,7 @@ def test_what_a_recipe_did_is_taken_apart_again() -> None:
     steps = [
         ("retune", "num_warps of k 4 -> 8, BLOCK of k 64 -> 128"),
         ("one_pass", "n of k in one tile"),
-        ("recipe", "as rms_norm: defer_reduction, exp2, num_warps 16, BLOCK 8192"),
+        ("recipe", "as mine: rms_norm: defer_reduction, exp2, num_warps 16, BLOCK 8192"),
         ("crossover", "k/num_warps of abc"),
     ]
     assert techniques_of(steps) == ("one_pass", "defer_reduction", "exp2")
