@@ -359,8 +359,8 @@ def _refused(path: Path) -> Iterator[None]:
             raise
         raise QueryError(
             str(error).splitlines()[0],
-            "tables: runs, problems, programs, evaluations, elites, llm_calls, llm_questions, lessons, explanations,"
-            " learnt_techniques, opinions",
+            "tables: runs, problems, programs, evaluations, elites, attempts, llm_calls, llm_questions, lessons,"
+            " explanations, learnt_techniques, opinions",
         ) from error
 
 

@@ -97,10 +97,11 @@ def check_wanted(config: RunConfig) -> None:
     if is_exchanged(config) or config.llm.record or config.llm.replay:
         raise ConfigError(
             "a model in parts is several searches: answers of language models cannot be carried or recorded for it",
-            "leave llm.mode, llm.record and llm.replay out, or use --parts never",
+            "leave llm.mode, llm.record and llm.replay out, or search it as one kernel: evolve run FILE --parts never",
         )
     if resolve_device(config.device) is not DeviceKind.CUDA:
-        raise DeviceError("taking a module apart needs a GPU on this machine", "use --parts never without one")
+        hint = "evolve run FILE --parts never searches a module as one kernel, without one"
+        raise DeviceError("taking a module apart needs a GPU on this machine", hint)
 
 
 def _ray(config: RunConfig) -> contextlib.AbstractContextManager[None]:
