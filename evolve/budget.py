@@ -11,7 +11,7 @@ EVALUATIONS = "evaluations"
 class Budget:
     """Grants candidates until a limit is reached. Times in seconds.
 
-    What is granted but not spent (an island had nothing to propose) is given back, so a run judges exactly
+    What is held for a proposal and not used (an island had nothing) is granted again, so a run judges exactly
     `evaluations` candidates when nothing else ends it; more only where it starts from more programs.
     """
 
@@ -24,7 +24,8 @@ class Budget:
     ) -> None:
         self.evaluations = evaluations
         self._time_s = time_s
-        self._n_granted = 0
+        self._n_spent = 0
+        self._n_held = 0
         self._clock = clock
         self._started = clock()
         self.stop_reason = ""
@@ -35,22 +36,30 @@ class Budget:
         self._started = self._clock() - elapsed_s
 
     def take(self, n: int) -> int:
-        """How many of `n` candidates may start now; 0 means that the run is over."""
+        """How many of `n` candidates start now; 0 where the run is over, or where others hold what is left."""
         if self.is_over():
             return 0
         granted = min(n, self.evaluations_left)
         self.spend(granted)
         return granted
 
+    def hold(self, n: int) -> int:
+        """Like `take`, for candidates that are still to be proposed: `use` has to follow, and until then nobody knows
+        whether the run is over."""
+        if self.is_over():
+            return 0
+        held = min(n, self.evaluations_left)
+        self._n_held += held
+        return held
+
+    def use(self, n: int, held: int) -> None:
+        """Spend `n` of what was held, and let go of the rest."""
+        self._n_held -= held
+        self.spend(n)
+
     def spend(self, n: int) -> None:
         """Count candidates that start whatever is left: the first programs of a run."""
-        self._n_granted += n
-
-    def give_back(self, n: int) -> None:
-        """Return what was granted and not used; who returns it may ask again, even if the rest was gone meanwhile."""
-        self._n_granted -= n
-        if n and self.stop_reason == EVALUATIONS:
-            self.stop_reason = ""
+        self._n_spent += n
 
     def stop(self, reason: str) -> None:
         """End the run for a reason of its own; the first reason stays."""
@@ -60,7 +69,7 @@ class Budget:
         """Whether nothing more is granted; sets `stop_reason`."""
         if self._time_s is not None and self.elapsed_s >= self._time_s:
             self.stop("time")
-        if self._n_granted >= self.evaluations:
+        if self._n_spent >= self.evaluations:
             self.stop(EVALUATIONS)
         return bool(self.stop_reason)
 
@@ -75,4 +84,4 @@ class Budget:
     @property
     def evaluations_left(self) -> int:
         """What may still be granted."""
-        return max(0, self.evaluations - self._n_granted)
+        return max(0, self.evaluations - self._n_spent - self._n_held)

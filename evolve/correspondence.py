@@ -15,6 +15,7 @@ from islands.llm.exchange import Failure, FailureKind, Outcome, Request
 
 IDLE_S = 0.2
 POLL_S = 0.25
+GRANT_S = 0.02
 
 PAUSE_S = 5.0  # of a chain whose question nobody answered
 
@@ -129,8 +130,16 @@ class Correspondence:
         await self._on_answer(question, outcome, candidate)
         if isinstance(outcome, Failure):
             await self._fail(outcome)
-        if candidate is not None and self._budget.take(1):
+        if candidate is not None and await self._is_granted():
             await self._settle(index, [candidate])
+
+    async def _is_granted(self) -> bool:
+        """Whether one more candidate may start. Islands may hold the rest of the budget and leave it again."""
+        while not self._budget.take(1):
+            if self._budget.is_over():
+                return False
+            await asyncio.sleep(GRANT_S)
+        return True
 
     async def _fail(self, failure: Failure) -> None:
         """Falls silent where asking again is of no use, else waits before the next question."""

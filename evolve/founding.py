@@ -89,9 +89,9 @@ class Founding:
     async def _spread(self, first: Evaluation, targets: Sequence[int]) -> None:
         seed = Seed(source=first.candidate.source, origin=f"program {first.candidate.program_id}")
         for index in targets:
-            if not self._budget.take(1):
+            if not self._budget.hold(1):
                 return
             candidates = await answer(self._islands[index].seed.remote([seed]))
-            self._budget.give_back(1 - len(candidates))
+            self._budget.use(len(candidates), held=1)
             if candidates:
                 await self._settle(index, candidates)

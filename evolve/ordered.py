@@ -103,10 +103,10 @@ class OrderedLoop:
             n_idle = 0 if await self._ask_island(index) else n_idle + 1
 
     async def _ask_island(self, index: int) -> bool:
-        if not self._budget.take(1):
+        if not self._budget.hold(1):
             return False
         candidates: list[Candidate] = await answer(self._islands[index].ask.remote(1))
-        self._budget.give_back(1 - len(candidates))
+        self._budget.use(len(candidates), held=1)
         for candidate in candidates:
             self._send(index, candidate)
         return bool(candidates)

@@ -32,7 +32,7 @@ from islands.summary import IslandSummary
 
 TICK_S = 0.5
 TICK_SHARE = 0.1  # of the time that looking at all islands may take
-IDLE_S = 0.05  # pause of a chain whose island waits for verdicts before it proposes more
+IDLE_S = 0.05  # pause of a chain whose island waits for verdicts before it proposes more, or that waits for others
 N_CONFIRM_ROUNDS = 3
 LOOK_EVERY = 8  # verdicts of each island between two looks at all of them, in a search that goes in order
 N_RESEEDED = 4  # elites that a stagnant island starts again from
@@ -198,12 +198,13 @@ class Search:
     async def _chain(self, index: int) -> None:
         await self._founded()
         island = self._islands[index]
-        while granted := self._budget.take(self._batch):
-            candidates = await answer(island.ask.remote(granted))
-            self._budget.give_back(granted - len(candidates))
+        while not self._budget.is_over():
+            held = self._budget.hold(self._batch)
+            candidates = await answer(island.ask.remote(held)) if held else []
+            self._budget.use(len(candidates), held)
             if candidates:
                 await self._settle_and_migrate(index, candidates)
-            elif not self._may_hear_more and await answer(island.is_exhausted.remote()):
+            elif held and not self._may_hear_more and await answer(island.is_exhausted.remote()):
                 return
             else:
                 await asyncio.sleep(IDLE_S)

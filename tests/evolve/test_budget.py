@@ -15,13 +15,14 @@ def test_grants_exactly_the_evaluations() -> None:
     assert budget.stop_reason == "evaluations"
 
 
-def test_what_is_given_back_is_granted_again() -> None:
+def test_what_is_held_and_not_used_is_granted_again() -> None:
     budget = Budget(4)
-    assert budget.take(4) == 4
-    assert budget.take(1) == 0  # somebody else finds it empty
-    budget.give_back(3)
+    assert budget.hold(4) == 4
+    assert budget.take(1) == 0 and budget.hold(1) == 0  # for now
+    assert not budget.is_over() and budget.stop_reason == ""
+    budget.use(1, held=4)
     assert budget.take(8) == 3
-    assert budget.take(1) == 0
+    assert budget.hold(1) == 0
     assert budget.stop_reason == "evaluations"
 
 

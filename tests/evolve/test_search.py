@@ -367,6 +367,14 @@ def test_models_keep_a_search_going_that_has_nothing_new_to_propose(stage: Stage
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate", "mutate"]
 
 
+def test_what_islands_hold_and_do_not_use_is_left_to_models(stage: StageMaker) -> None:
+    play = stage(evaluations=7, chains=8, batch=8)  # each chain asks for all that is left, and gets nothing
+    talk(play, Scripted([program(number) for number in range(30, 40)], takes_s=0.05))
+    play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
+    assert [e.candidate.lineage.operator for e in play.kept()] == ["seed"] + 6 * ["mutate"]
+    assert play.budget.stop_reason == "evaluations"
+
+
 # ------------------------------------------------------------------------------------------------- without a program
 
 
