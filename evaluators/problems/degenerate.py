@@ -7,24 +7,28 @@ what was normalised, an activation that its input never reaches); results are sh
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from evaluators.problems.reference import Reference
+from db.errors import ProblemError
+from evaluators.problems.reference import Reference, Variant
 
-FEW = 16  # elements of all outputs together: fewer are hardly an answer
 SAME = 1e-3  # of the larger magnitude, as float32 is compared
 NOTHING = 1e-6  # what float32 leaves of sums that cancel: values that differ by less are the same
 AWAY = 0.1  # of the largest magnitude: values of one sign that stay above are small, and no such remains
 
 _SEEDS = (0, 1)
+_VARIANTS: tuple[Variant, ...] = ("flipped", "scaled")
 
 
 def degeneracy_of(reference: Reference, device: str) -> str:
-    """Why the problem is degenerate at its workload, or the empty string. Runs the reference up to three times.
+    """Why the problem is degenerate at its workload, or the empty string. Runs the reference up to four times.
+
+    A loss over many elements is much the same on any draw, and still asks for all of the work: an answer counts as not
+    following its inputs only where sign-flipped and scaled ones, which the judge shows as well, do not change it.
 
     Args:
         device: "cpu", "cuda".
@@ -40,24 +44,21 @@ def degeneracy_of(reference: Reference, device: str) -> str:
         return reason
     if not any(isinstance(value, Tensor) for value in inputs):
         return "it takes no tensor, so that its answer is always the same"
-    others = [reference.draw_inputs(_SEEDS[1], device)]
-    if not _differ(inputs, others[0]):  # get_inputs draws nothing
-        others = [reference.draw_inputs(_SEEDS[0], device, variant) for variant in ("flipped", "scaled")]
-    changed = [other for other in others if _differ(inputs, other)]
-    if changed and all(is_unchanged(outputs, reference.expected(other)) for other in changed):
-        return "its outputs do not follow its inputs"
-    return ""
+    n_same = 0
+    for others in _other_answers(reference, inputs, device):
+        if not is_unchanged(outputs, others):
+            return ""
+        n_same += 1
+    return "its outputs do not follow its inputs" if n_same else ""
 
 
 def degeneracy(inputs: Sequence[Any], outputs: Sequence[Tensor]) -> str:
-    """Why one answer is degenerate, or the empty string: few elements, constants, or an input over again.
+    """Why one answer is degenerate, or the empty string: nothing, constants, or an input over again.
 
-    Several outputs are degenerate where each of them is.
+    Several outputs are degenerate where each of them is. Of a single number one answer says little: see
+    `degeneracy_of`.
     """
-    n_elements = sum(output.numel() for output in outputs)
-    if n_elements < FEW:
-        return f"its outputs have {n_elements} element{'' if n_elements == 1 else 's'} in all"
-    reasons = [_reason(output, inputs) for output in outputs]
+    reasons = [_reason(output, inputs) for output in outputs] or ["it answers with no tensor"]
     return reasons[0] if all(reasons) else ""
 
 
@@ -67,8 +68,28 @@ def is_unchanged(outputs: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
     return all(one.shape == other.shape and _is_close(one, other) for one, other in pairs)
 
 
+def _other_answers(reference: Reference, inputs: Sequence[Any], device: str) -> Iterator[list[Tensor]]:
+    """What the reference makes of other inputs, as the judge shows them: drawn again, then sign-flipped and scaled
+    where it stays finite."""
+    others = reference.draw_inputs(_SEEDS[1], device)
+    if _differ(inputs, others):  # else get_inputs draws nothing
+        yield reference.expected(others)
+    for variant in _VARIANTS:
+        others = reference.draw_inputs(_SEEDS[0], device, variant)
+        try:
+            answers = reference.expected(others) if _differ(inputs, others) else []
+        except ProblemError:  # a reference need not take inputs of another sign or size
+            continue
+        if answers and all(bool(answer.isfinite().all()) for answer in answers):
+            yield answers
+
+
 def _reason(output: Tensor, inputs: Sequence[Any]) -> str:
-    if output.numel() and _is_constant(output):
+    if not output.numel():
+        return "an output is empty"
+    if not output.isfinite().any():
+        return "an output holds no finite number"
+    if output.numel() > 1 and _is_constant(output):
         return "an output is constant"
     for index, value in enumerate(inputs):
         if isinstance(value, Tensor) and value.numel() == output.numel() and value.dtype == output.dtype:

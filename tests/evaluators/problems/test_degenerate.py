@@ -47,7 +47,11 @@ def reason_of(answer: str, tmp_path: Path, inputs: str = "torch.randn(8, 32)") -
         ([X + 1e-5], "an output repeats input 0"),
         ([X.view(32, 8)], "an output repeats input 0 in another shape"),
         ([X.t().contiguous()], ""),
-        ([X.mean()], "its outputs have 1 element in all"),
+        ([X.mean()], ""),  # a loss: one answer does not say whether it follows its inputs
+        ([X[:0]], "an output is empty"),
+        ([], "it answers with no tensor"),
+        ([X[:0], X.mean()], ""),
+        ([X.mean() * torch.inf], "an output holds no finite number"),
         ([X.clone(), X.exp()], ""),  # one of them is work
         ([torch.ones(64, dtype=torch.bool)], "an output is constant"),
         ([X.argsort()], ""),
@@ -77,6 +81,39 @@ def test_answers_are_compared_within_the_tolerance() -> None:
 )
 def test_a_module_is_run_on_two_draws(answer: str, said: str, tmp_path: Path) -> None:
     assert reason_of(answer, tmp_path) == said
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "nn.functional.cross_entropy(x, torch.arange(8))",
+        "nn.functional.kl_div(x[:4].log_softmax(1), x[4:].softmax(1), reduction='batchmean')",
+        "nn.functional.mse_loss(x[:4], x[4:])",
+        "(x.mean(), x.square().mean())",
+    ],
+)
+def test_a_loss_of_one_number_is_a_problem_like_any_other(loss: str, tmp_path: Path) -> None:
+    assert reason_of(loss, tmp_path) == ""
+
+
+def test_a_mean_that_is_the_same_on_every_draw_is_work_where_it_follows_other_inputs(tmp_path: Path) -> None:
+    many = "torch.rand(1024, 2048)"
+    draws = [torch.rand(1024, 2048, generator=torch.Generator().manual_seed(n)).mean() for n in (0, 1)]
+    assert is_unchanged(draws[:1], draws[1:])
+    assert reason_of("x.mean()", tmp_path, many) == ""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "torch.sigmoid(nn.functional.layer_norm(x, (32,)).mean())",
+        "0 * x.sum() + 0.7",
+        "0 * x.log().sum() + 0.7",  # not to be had for flipped inputs
+        "(0 * x.sum(), x.sum() * 0 + 2.0)",
+    ],
+)
+def test_one_number_that_does_not_follow_its_inputs_says_little(answer: str, tmp_path: Path) -> None:
+    assert reason_of(answer, tmp_path, "torch.rand(8, 32)") == "its outputs do not follow its inputs"
 
 
 def test_inputs_that_are_never_drawn_are_varied_instead(tmp_path: Path) -> None:
