@@ -292,7 +292,7 @@ class ArchiveReader(ABC):
         until_s: float | None = None,
         latency_kind: LatencyKind | None = None,
     ) -> list[Elite]:
-        """The fastest programs of every grid of the reference class. Arguments as for `knowledge`; None is any kind."""
+        """The fastest programs of every grid. Arguments as for `knowledge`; None is any kind."""
         return self._elites(None, lambda _: winner_rows(without, until_s, latency_kind))
 
     def steps(self, program_ids: Iterable[str]) -> list[Step]:

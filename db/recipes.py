@@ -10,7 +10,7 @@ from pydantic import Field
 from db.frozen import Record
 from db.knowledge import NAMED_PROBLEMS
 from db.queries import Question
-from db.records import LatencyKind
+from db.records import LatencyKind, PrecisionClass
 
 LEAST_OCTAVES = 0.07
 """What is worth following: 5% of latency."""
@@ -41,11 +41,16 @@ class Recipe(Record):
     problem: str
     state: str = ""  # key of the first program's performance state; empty where nobody knew it
     latency_kind: LatencyKind
+    precision: PrecisionClass = PrecisionClass.REFERENCE  # of the run that judged the winner
     hardware_id: str
     techniques: tuple[str, ...] = ()
     settings: tuple[Setting, ...] = ()
     octaves: float = Field(ge=LEAST_OCTAVES, le=CREDIBLE_OCTAVES)  # gained over the first program
     at_s: float = 0.0  # seconds since the epoch, of the verdict on the winner
+
+    def suits(self, precision: PrecisionClass) -> bool:
+        """Whether a search of this precision class may follow it: what led to the stricter class leads to both."""
+        return precision in (self.precision, PrecisionClass.RELAXED)
 
 
 class Step(NamedTuple):
@@ -55,6 +60,7 @@ class Step(NamedTuple):
     problem_id: str
     hardware_id: str
     latency_kind: str | None
+    precision: str
     latency_us: float | None
     state: str
     technique: str
@@ -64,9 +70,9 @@ class Step(NamedTuple):
 
 
 def winner_rows(without: Sequence[str], until_s: float | None, latency_kind: LatencyKind | None) -> Question:
-    """The sequence numbers of the fastest programs of the reference class, at most `N_WINNERS` of each grid; of equals
-    those that were judged first: DuckDB's threads would choose others every time, and runs in order end alike."""
-    conditions, parameters = ["precision = 'reference'", "rank_us IS NOT NULL", "duplicate_of = ''"], list[Any]()
+    """The sequence numbers of the fastest programs, at most `N_WINNERS` of each grid; of equals those that were judged
+    first: DuckDB's threads would choose others every time, and runs in order end alike."""
+    conditions, parameters = ["rank_us IS NOT NULL", "duplicate_of = ''"], list[Any]()
     if without:
         conditions.append(f"problem_id NOT IN ({NAMED_PROBLEMS})")
         parameters += [list(without)] * 2
@@ -86,7 +92,7 @@ def winner_rows(without: Sequence[str], until_s: float | None, latency_kind: Lat
 def step_rows(program_ids: Iterable[str]) -> Question:
     """What `step_of` reads: every verdict on some programs, in order of insertion."""
     columns = (
-        "program_id, problem_id, hardware_id, latency_kind, latency_us, coalesce(state, ''), technique,"
+        "program_id, problem_id, hardware_id, latency_kind, precision, latency_us, coalesce(state, ''), technique,"
         " lineage ->> '$.detail', parents, created_s"
     )
     wanted = "program_id IN (SELECT unnest(?::VARCHAR[]))"

@@ -6,6 +6,7 @@ import contextlib
 import json
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from db.knowledge import MOST_OCTAVES, JudgedAttempt, TechniqueEvidence, summed
 from db.live import open_for_reading
 from db.reading import ArchiveReader
 from db.recipes import Recipe
-from db.records import LatencyKind, Record
+from db.records import LatencyKind, PrecisionClass, Record
 from evolve.config import RunConfig
 from evolve.recipes import distinct, recipes_in
 from islands.knowledge import PriorKnowledge, Standing, cause_of
@@ -74,7 +75,8 @@ class AttemptStory(Record):
 def collect_knowledge(config: RunConfig, problem: str, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
     """What a run that starts at a moment may know: of its archive and those it is seeded from, or of a file.
 
-    Recipes come from other problems than the run's own: what is known of that one, seeds carry. Where the archives know
+    Recipes come from other problems than the run's own: what is known of that one, seeds carry. A run that asks for the
+    reference's precision follows none of a `relaxed` winner. Where the archives know
     nothing of this kind of latency, what ships with evolve takes their place.
 
     Raises:
@@ -83,14 +85,15 @@ def collect_knowledge(config: RunConfig, problem: str, latency_kind: LatencyKind
     """
     if config.knowledge == "none":
         return PriorKnowledge((), at_s)
+    fit = partial(_fit_for, problem=problem, latency_kind=latency_kind, precision=config.precision, at_s=at_s)
     if config.knowledge != "archive":
-        return _fit_for(problem, read_knowledge(Path(config.knowledge)), latency_kind, at_s)
+        return fit(read_knowledge(Path(config.knowledge)))
     places = dict.fromkeys(Path(path).resolve() for path in (config.archive, *config.seed_from))
     found = [_from_archive(place, problem, latency_kind, at_s) for place in places]
     evidence = [one for knowledge in found for one in knowledge.evidence]
     recipes = distinct([one for knowledge in found for one in knowledge.recipes])
-    known = _fit_for(problem, Knowledge(evidence, recipes), latency_kind, at_s)
-    return known if known.evidence else _fit_for(problem, shipped_knowledge(), latency_kind, at_s)
+    known = fit(Knowledge(evidence, recipes))
+    return known if known.evidence else fit(shipped_knowledge())
 
 
 def _from_archive(path: Path, problem: str, latency_kind: LatencyKind, at_s: float) -> Knowledge:
@@ -99,9 +102,12 @@ def _from_archive(path: Path, problem: str, latency_kind: LatencyKind, at_s: flo
         return Knowledge(archive.knowledge(until_s=at_s), recipes)
 
 
-def _fit_for(problem: str, known: Knowledge, latency_kind: LatencyKind, at_s: float) -> PriorKnowledge:
+def _fit_for(
+    known: Knowledge, *, problem: str, latency_kind: LatencyKind, precision: PrecisionClass, at_s: float
+) -> PriorKnowledge:
     evidence = tuple(one for one in known.evidence if one.latency_kind is latency_kind)
-    recipes = tuple(one for one in known.recipes if one.latency_kind is latency_kind and one.problem != problem)
+    alike = [one for one in known.recipes if one.latency_kind is latency_kind and one.suits(precision)]
+    recipes = tuple(one for one in alike if one.problem != problem)
     return PriorKnowledge(evidence, at_s, recipes)
 
 

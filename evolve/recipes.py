@@ -39,11 +39,11 @@ def recipes_in(
 
 
 def distinct(recipes: Sequence[Recipe]) -> list[Recipe]:
-    """Of recipes that say the same for one problem, GPU and kind of latency, the one that gained most."""
+    """Of recipes that say the same for one problem, GPU, latency and precision class, the one that gained most."""
     found: dict[tuple[object, ...], Recipe] = {}
     for recipe in sorted(recipes, key=lambda one: -one.octaves):
-        key = (recipe.problem, recipe.hardware_id, recipe.latency_kind, recipe.techniques, recipe.settings)
-        found.setdefault(key, recipe)
+        grid = (recipe.problem, recipe.hardware_id, recipe.latency_kind, recipe.precision)
+        found.setdefault((*grid, recipe.techniques, recipe.settings), recipe)
     return list(found.values())
 
 
@@ -75,6 +75,7 @@ def _recipe_of(archive: ArchiveReader, winner: Elite, steps: Mapping[str, Sequen
         problem=winner.problem_name,
         state=first.state,
         latency_kind=latency.kind,
+        precision=winner.verdict.precision,
         hardware_id=winner.verdict.hardware_id,
         techniques=techniques_of([(step.technique, step.detail) for step in path[1:]]),
         settings=settings_of(Parent(winner.program.source, winner.program.program_id, final.verdict)),
@@ -99,8 +100,9 @@ def _path(winner: Elite, steps: Mapping[str, Sequence[Step]]) -> list[Step]:
 
 
 def _is_like(step: Step, winner: Elite) -> bool:
-    """Whether a verdict says a latency of the winner's problem, on the same GPU and of the same kind."""
+    """Whether a verdict says a latency of the winner's problem that may be compared with the winner's."""
     verdict = winner.verdict
     assert verdict.latency is not None
-    theirs = (verdict.problem_id, verdict.hardware_id, verdict.latency.kind)
-    return step.latency_us is not None and (step.problem_id, step.hardware_id, step.latency_kind) == theirs
+    grid = (verdict.problem_id, verdict.hardware_id, verdict.latency.kind, verdict.precision)
+    its = (step.problem_id, step.hardware_id, step.latency_kind, step.precision)
+    return step.latency_us is not None and its == grid

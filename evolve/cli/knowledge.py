@@ -110,7 +110,7 @@ def _recipe_row(recipe: Recipe) -> dict[str, object]:
         f"{one.kind} {one.value}" + (f" (kernel {one.kernel})" if one.kernel else "") for one in recipe.settings
     ]
     return {
-        **recipe.model_dump(include={"problem", "latency_kind", "hardware_id"}),
+        **recipe.model_dump(include={"problem", "latency_kind", "hardware_id", "precision"}),
         "gain": f"{2**recipe.octaves:.2f}x",
         "techniques": ", ".join(recipe.techniques),
         "settings": ", ".join(settings),
@@ -121,6 +121,7 @@ _RECIPE_COLUMNS = [
     Column("problem", "problem"),
     Column("hardware_id", "GPU"),
     Column("latency_kind", "latency"),
+    Column("precision", "precision"),
     Column("gain", "over its first program", is_number=True),
     Column("techniques", "rewrites, in order"),
     Column("settings", "knobs"),

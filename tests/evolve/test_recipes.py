@@ -9,7 +9,9 @@ from support.runs import make_problem, make_run, one_evaluation
 
 from db.archive import ProgramArchive
 from db.recipes import Recipe, Setting
-from db.records import Evaluation, LatencyKind
+from db.records import Evaluation, LatencyKind, PrecisionClass
+from evolve.config import make_config
+from evolve.knowledge import Knowledge, collect_knowledge, write_knowledge
 from evolve.recipes import recipes_in
 
 SEED = "import triton\n# first\n"
@@ -20,16 +22,22 @@ def archive(tmp_path: Path) -> ProgramArchive:
     return ProgramArchive.open(tmp_path / "evolve.duckdb")
 
 
-def filled(archive: ProgramArchive, *latencies_us: float) -> list[Evaluation]:
+REFERENCE, RELAXED = PrecisionClass.REFERENCE, PrecisionClass.RELAXED
+
+
+def filled(
+    archive: ProgramArchive, *latencies_us: float, precision: PrecisionClass = REFERENCE, run_id: str = "r1a2b3c4"
+) -> list[Evaluation]:
     """A chain of programs: a seed, and a technique for each latency after it."""
     problem = make_problem()
-    run = make_run(problem)
+    run = make_run(problem, run_id=run_id).model_copy(update={"precision": precision})
     archive.add_problem(problem)
     archive.add_run(run)
     chain: list[Evaluation] = []
     for n, us in enumerate(latencies_us):
         technique = ("", "one_pass", "retune", "exp2")[n % 4]
-        chain.append(one_evaluation(problem, run, n, us, technique=technique, parents=chain[-1:]))
+        made = one_evaluation(problem, run, n, us, technique=technique, parents=chain[-1:], precision=precision)
+        chain.append(made)
     archive.insert(chain)
     return chain
 
@@ -64,6 +72,30 @@ def test_a_kind_of_latency_can_be_asked_for(archive: ProgramArchive) -> None:
     filled(archive, 100.0, 50.0)
     assert recipes_in(archive, latency_kind=LatencyKind.MODELLED) == []
     assert recipes_in(archive, latency_kind=LatencyKind.MEASURED) == recipes_in(archive)
+
+
+def test_a_recipe_says_of_which_precision_class_its_winner_is(archive: ProgramArchive) -> None:
+    """And what it gained is told within that class: the same programs may take other times under other flags."""
+    filled(archive, 100.0, 80.0)
+    filled(archive, 50.0, 25.0, precision=RELAXED, run_id="r2a2b3c4")
+    found = {recipe.precision: (recipe.techniques, recipe.octaves) for recipe in recipes_in(archive)}
+    assert found == {REFERENCE: (("one_pass",), pytest.approx(0.3219, abs=1e-4)), RELAXED: (("one_pass",), 1.0)}
+
+
+@pytest.mark.parametrize(("asked", "followed"), [(REFERENCE, {REFERENCE}), (RELAXED, {REFERENCE, RELAXED})])
+@pytest.mark.parametrize("place", ["archive", "file"])
+def test_what_only_relaxed_precision_allowed_leads_no_run_that_asks_for_the_reference(
+    archive: ProgramArchive, tmp_path: Path, place: str, asked: PrecisionClass, followed: set[PrecisionClass]
+) -> None:
+    filled(archive, 100.0, 80.0)
+    filled(archive, 50.0, 25.0, precision=RELAXED, run_id="r2a2b3c4")
+    options = {"archive": str(archive.path), "precision": asked.value}
+    if place == "file":
+        write_knowledge(Knowledge([], recipes_in(archive)), tmp_path / "known.json")
+        options["knowledge"] = str(tmp_path / "known.json")
+    archive.close()
+    known = collect_knowledge(make_config({"problem": "other", **options}), "other", LatencyKind.MEASURED, 2e9)
+    assert {recipe.precision for recipe in known.recipes} == followed
 
 
 def test_a_gain_that_is_no_number_is_no_recipe() -> None:
