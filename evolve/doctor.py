@@ -355,7 +355,7 @@ def examine_archive(path: Path) -> Iterator[Finding]:
     yield Finding(
         name="archive",
         status=Status.OK,
-        found=f"{path}: {len(runs)} runs, {n_programs} programs"
+        found=f"{path}: {len(runs)} run{'s' * (len(runs) != 1)}, {n_programs} program{'s' * (n_programs != 1)}"
         + (f", unfinished: {', '.join(unfinished[-3:])}" if unfinished else ""),
         advice=f"evolve resume {unfinished[-1]} --archive {path}" if unfinished else "",
     )

@@ -8,11 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Table as RichTable
 from rich.text import Text
 
 from db.records import LatencyKind
+
+_GAP = "  "  # between two columns
+_WORD = 16  # longer words of a text may be broken
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Column:
     write: Callable[[Any], str] = str
     is_number: bool = False
     is_whole: bool = False  # never broken or cut: ids that people copy
+    is_spare: bool = False  # left out, last one first, where the terminal is too narrow for all of them
 
 
 def is_terminal() -> bool:
@@ -61,15 +65,68 @@ def _cell(row: Mapping[str, Any], column: Column) -> str:
 
 
 def _print_rich(cells: Sequence[Sequence[str]], columns: Sequence[Column], title: str) -> None:
+    out = console()
+    widths = column_widths(cells, columns, out.width)
     table = RichTable(
-        title=title or None, title_justify="left", title_style="bold", header_style="bold", box=_box(), pad_edge=False
+        title=title or None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=_box(),
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
     )
-    for k, column in enumerate(columns):
-        width = max((len(row[k]) for row in cells), default=0) if column.is_number or column.is_whole else None
-        table.add_column(column.title, justify="right" if column.is_number else "left", min_width=width)
+    for k, width in widths.items():
+        justify: JustifyMethod = "right" if columns[k].is_number else "left"
+        table.add_column(columns[k].title, justify=justify, width=width)
     for row in cells:
-        table.add_row(*(Text(text) for text in row))
-    console().print(table)
+        table.add_row(*(Text(row[k]) for k in widths))
+    if title:
+        out.print()
+    out.print(table)
+    left_out = [column.title for k, column in enumerate(columns) if k not in widths]
+    if left_out:
+        note(f"no room for {', '.join(left_out)}: a wider terminal or a pipe shows all")
+
+
+def column_widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], width: int) -> dict[int, int]:
+    """The width of every column that is shown in `width` characters, by its place.
+
+    Spare columns are left out where that is too narrow, then numbers may break between their words as texts do.
+    """
+    texts = {k: [column.title, *(row[k] for row in cells)] for k, column in enumerate(columns)}
+    is_solid = {k: column.is_number or column.is_whole for k, column in enumerate(columns)}
+    least = {k: _least_width(texts[k], is_solid[k]) for k in texts}
+    spare = [k for k in texts if columns[k].is_spare]
+    while spare and _total(least) > width:
+        del least[spare.pop()]
+    if _total(least) > width:  # then numbers may break between words too
+        least = {k: _least_width(texts[k], columns[k].is_whole) for k in least}
+    return _widened({k: max(map(len, texts[k])) for k in least}, least, width - _total(least))
+
+
+def _total(widths: Mapping[int, int]) -> int:
+    return sum(widths.values()) + len(_GAP) * (len(widths) - 1)
+
+
+def _least_width(texts: Sequence[str], is_solid: bool) -> int:
+    """What a column needs at least: the words of its title, and its values, or where they may break their words."""
+    title, *values = texts
+    needs = [len(word) for word in title.split()]
+    needs += [len(v) for v in values] if is_solid else [min(_WORD, len(word)) for v in values for word in v.split()]
+    return max(needs, default=1)
+
+
+def _widened(natural: Mapping[int, int], least: Mapping[int, int], left: int) -> dict[int, int]:
+    """`least` with what is `left` of the line shared out, to those first that want the least."""
+    widths = dict(least)
+    wanting = sorted(widths, key=lambda k: natural[k] - widths[k])
+    for n_before, k in enumerate(wanting):
+        more = max(0, min(natural[k] - widths[k], left // (len(wanting) - n_before)))
+        widths[k] += more
+        left -= more
+    return widths
 
 
 def _box() -> Any:
@@ -88,7 +145,7 @@ def _print_plain(cells: Sequence[Sequence[str]], columns: Sequence[Column], titl
             text.rjust(width) if column.is_number else text.ljust(width)
             for text, width, column in zip(line, widths, columns, strict=True)
         ]
-        print("  ".join(padded).rstrip())
+        print(_GAP.join(padded).rstrip())
 
 
 def format_us(latency_us: float) -> str:

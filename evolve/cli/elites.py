@@ -57,11 +57,11 @@ def _columns(kind: LatencyKind) -> list[Column]:
         Column("tier", "tier", lambda tier: tier.replace("_", " ")),
         Column("bin", "cell us", is_number=True),
         *latency_columns(kind),
-        Column("baseline", "over"),
+        Column("baseline", "over", is_spare=True),
         Column("replaces_baseline", "wins", lambda wins: "yes" if wins else "no"),
         Column("technique", "technique"),
-        Column("island", "island", is_number=True),
-        Column("run", "run", is_whole=True),
+        Column("island", "island", is_number=True, is_spare=True),
+        Column("run", "run", is_whole=True, is_spare=True),
         Column("program", "program", lambda program_id: program_id[:12], is_whole=True),
     ]
 

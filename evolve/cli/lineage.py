@@ -38,8 +38,8 @@ def _columns(rows: list[LineageRow]) -> list[Column]:
         Column("program", "program", lambda program_id: program_id[:12], is_whole=True),
         Column("technique", "technique"),
         Column("detail", "detail"),
-        Column("parents", "made of", lambda parents: " ".join(p[:12] for p in parents)),
-        Column("island", "island", is_number=True),
+        Column("parents", "made of", lambda parents: " ".join(p[:12] for p in parents), is_spare=True),
+        Column("island", "island", is_number=True, is_spare=True),
         *(column for kind in kinds for column in latency_columns(kind)),
         *([Column("refusal", "refused because")] if any(row.latency_kind is None for row in rows) else []),
     ]

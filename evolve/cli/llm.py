@@ -134,11 +134,11 @@ _TOTAL_COLUMNS = [
     Column("mean_s", "mean s", _seconds, is_number=True),
 ]
 _CALL_COLUMNS = [
-    Column("at", "at (UTC)"),
+    Column("at", "at (UTC)", is_spare=True),
     Column("model", "model"),
     Column("operator", "operator"),
-    Column("island", "island", is_number=True),
-    Column("prompt_hash", "prompt", lambda prompt_hash: prompt_hash[:12], is_whole=True),
+    Column("island", "island", is_number=True, is_spare=True),
+    Column("prompt_hash", "prompt", lambda prompt_hash: prompt_hash[:12], is_whole=True, is_spare=True),
     Column("n_tokens_in", "tokens in", is_number=True),
     Column("n_tokens_out", "tokens out", is_number=True),
     Column("cost_usd", "cost", _dollars, is_number=True),

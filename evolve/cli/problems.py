@@ -16,10 +16,10 @@ from evolve.cli.source import print_source
 app = typer.Typer(help="List the built-in problems, or show one.", no_args_is_help=True)
 
 _COLUMNS = [
-    Column("name", "problem"),
+    Column("name", "problem", is_whole=True),
     Column("about", "what it computes"),
     Column("full", "timed at"),
-    Column("small", "checked at"),
+    Column("small", "checked at", is_spare=True),
     Column("n_seeds", "seeds", is_number=True),
 ]
 

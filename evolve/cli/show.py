@@ -94,9 +94,9 @@ def _profile(profile: Profile) -> str:
 
 
 _COLUMNS = [
-    Column("candidate", "candidate", is_whole=True),
-    Column("island", "island", is_number=True),
-    Column("operator", "operator"),
+    Column("candidate", "candidate", is_whole=True, is_spare=True),
+    Column("island", "island", is_number=True, is_spare=True),
+    Column("operator", "operator", is_spare=True),
     Column("technique", "technique"),
     Column("detail", "detail"),
     Column("parents", "parents", lambda parents: " ".join(p[:12] for p in parents)),

@@ -9,6 +9,7 @@ import pytest
 from db.records import LatencyKind
 from evolve.cli.console import (
     Column,
+    column_widths,
     format_seconds,
     format_us,
     latency_cells,
@@ -47,3 +48,35 @@ def test_the_kinds_of_latency_share_no_column() -> None:
 def test_numbers_are_written_for_people() -> None:
     assert [format_us(us) for us in (1.8124, 68.04, 508.31)] == ["1.812", "68.04", "508.3"]
     assert [format_seconds(s) for s in (42.2, 185, 3725)] == ["42s", "3m05s", "1h02m"]
+
+
+WIDE = [
+    Column("program", "program", is_whole=True),
+    Column("detail", "what was changed"),
+    Column("us", "modelled us", is_number=True),
+    Column("run", "run", is_whole=True, is_spare=True),
+]
+CELLS = [["c41624ddc9d7", "BLOCK of softmax_kernel 1024 -> 8192", "768.5", "20261130-185412-0e54"]]
+
+
+def total(widths: dict[int, int]) -> int:
+    return sum(widths.values()) + 2 * (len(widths) - 1)
+
+
+def test_a_terminal_with_room_shows_every_column_on_one_line() -> None:
+    assert column_widths(CELLS, WIDE, 200) == {0: 12, 1: 36, 2: 11, 3: 20}
+
+
+@pytest.mark.parametrize("width", [40, 59, 80])
+def test_a_narrow_terminal_loses_spare_columns_and_cuts_no_id(width: int) -> None:
+    widths = column_widths(CELLS, WIDE, width)
+    assert total(widths) <= width
+    assert widths[0] == 12 and widths[2] >= len("modelled")
+    assert (3 in widths) == (width == 80)
+
+
+def test_numbers_break_between_words_only_where_nothing_else_helps() -> None:
+    columns = [Column("name", "name", is_whole=True), Column("chance", "chance", is_number=True)]
+    cells = [["cache_modifier", "67% (21% to 94%)"]]
+    assert column_widths(cells, columns, 40) == {0: 14, 1: 16}
+    assert column_widths(cells, columns, 24) == {0: 14, 1: 8}
