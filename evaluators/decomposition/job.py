@@ -31,6 +31,7 @@ from evaluators.decomposition.problems import Sample, part_problem
 from evaluators.decomposition.records import Decomposition, Graph, LeftAlone, PartProblem, Share
 from evaluators.decomposition.references import aten_code
 from evaluators.decomposition.replay import Replay
+from evaluators.decomposition.scans import with_loops
 from evaluators.decomposition.steps import Configuration, Output
 from evaluators.decomposition.unwrap import unwrapped
 from evaluators.precision import apply_precision
@@ -155,8 +156,10 @@ class Taking:
             for name, argument in zip(graph.output.arguments, graph.arguments, strict=True)
             if argument.kind != "input"
         }
-        self.flow = Flow(graph.output)
-        self.replay = Replay(self.flow, namespace, captured.arguments)
+        loops = with_loops(graph.output)
+        self.flow = Flow(loops.output)
+        self._chosen = {**graph.chosen, **loops.configurations}
+        self.replay = Replay(Flow(graph.output), namespace, captured.arguments)
 
     def parts(self, shares: Sequence[Share]) -> tuple[list[PartProblem], list[LeftAlone]]:
         """Parts that are worth a search, most time first, and the others with the reason."""
@@ -204,7 +207,7 @@ class Taking:
             code = None
         entry = EntryPoint.MODEL if code is not None else EntryPoint.FUNCTION
         try:
-            seed = unwrapped(self.flow, part, self._graph.chosen, entry)
+            seed = unwrapped(self.flow, part, self._chosen, entry)
         except DecompositionError as error:
             return error.message
         if wrong := disagreement(_program(seed, entry), inputs, outputs):

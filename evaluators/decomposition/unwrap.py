@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from db.records import EntryPoint, TensorSpec
 from evaluators.decomposition.access import is_two
-from evaluators.decomposition.flow import Flow, StepFlow
+from evaluators.decomposition.flow import Content, Flow, StepFlow
 from evaluators.decomposition.grids import grid_text
 from evaluators.decomposition.parts import Part, inputs_of, outputs_of
 from evaluators.decomposition.plain import definitions_text, import_text, plain
@@ -68,7 +68,7 @@ class _Host:
             step, its = self._flow.output.steps[index], self._flow.steps[index]
             if isinstance(step, Launch):
                 self._launch(step, its)
-            elif isinstance(step, Fill):
+            elif isinstance(step, Fill) and self._is_read(its.writes[0].content):
                 self._fill(its)
         outputs = [self._memories[content.memory].variable for content in outputs_of(self._flow, self._part)]
         return [*self._lines, f"return {', '.join(outputs)}"]
@@ -106,6 +106,9 @@ class _Host:
             return held
         self._lines.append(f"{name} = {held.variable}.as_strided({spec.shape}, {spec.strides})")
         return _Held(name, spec, is_own=True)
+
+    def _is_read(self, content: Content) -> bool:
+        return any(use.content == content for its in self._flow.steps for use in its.reads)
 
     def _fill(self, its: StepFlow) -> None:
         content = its.writes[0].content

@@ -47,6 +47,12 @@ class Scan(nn.Module):
         return torch.cumsum(x * torch.sigmoid(gate), 1), torch.cumsum(x, 1)[:, -1]
 
 
+class SplitScan(nn.Module):
+    def forward(self, x: Tensor, gate: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        state = torch.cumsum(x * torch.sigmoid(gate), 1)
+        return state * 2 + x, state[:, -1], torch.cumsum(counts, 1)
+
+
 class Attention(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -91,6 +97,10 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[], list[Tensor]]]] = 
     "linear_layernorm_gelu": (LinearLayerNormGelu, lambda: [torch.randn(16, 64)]),
     "mlp": (Mlp, lambda: [torch.randn(8, 32)]),
     "scan": (Scan, lambda: [torch.randn(3, 500), torch.randn(3, 500)]),
+    "split_scan_2_13": (
+        SplitScan,
+        lambda: [torch.rand(12, 1200, 12) / 64, torch.randn(12, 1200, 12), torch.randint(0, 9, (12, 1200, 12))],
+    ),
     "attention": (Attention, lambda: [torch.randn(1, 8, 32)]),
     "attention_2_13": (Attention, lambda: [torch.randn(1, 8, 32)]),
     "conv_pool": (ConvPool, lambda: [torch.randn(2, 16, 8, 8)]),

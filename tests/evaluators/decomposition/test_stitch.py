@@ -15,6 +15,7 @@ from evaluators.decomposition.libraries import as_torch
 from evaluators.decomposition.modules import Weight, attribute, constructor_lines
 from evaluators.decomposition.parts import Part, group_parts, refusal, single_parts
 from evaluators.decomposition.records import Graph
+from evaluators.decomposition.scans import with_loops
 from evaluators.decomposition.stitch import stitched
 from evaluators.decomposition.unwrap import unwrapped
 from evaluators.gates.static import check_policy
@@ -44,13 +45,14 @@ def run() -> Iterator[Run]:
 
 
 def searched(graph: Graph, *, groups: bool) -> list[Part]:
-    flow = Flow(graph.output)
+    flow = Flow(with_loops(graph.output).output)
     return [p for p in (group_parts(flow) if groups else single_parts(flow)) if not refusal(flow, p)]
 
 
 def twins(graph: Graph, parts: list[Part], entry: EntryPoint) -> dict[str, str]:
-    flow = Flow(graph.output)
-    return {part.name: unwrapped(flow, part, graph.chosen, entry) for part in parts}
+    loops = with_loops(graph.output)
+    flow, chosen = Flow(loops.output), {**graph.chosen, **loops.configurations}
+    return {part.name: unwrapped(flow, part, chosen, entry) for part in parts}
 
 
 def check(run: Run, name: str, source: str) -> None:
@@ -67,7 +69,10 @@ def test_the_compiled_model_in_plain_triton_does_what_the_model_does(name: str, 
     check(run, name, stitched(graph_of(name), [], {}))
 
 
-@pytest.mark.parametrize("name", ["scan", "conv_pool", "concatenation", "sorted", "attention", "attention_2_13"])
+PARTED = ["scan", "split_scan_2_13", "conv_pool", "concatenation", "sorted", "attention", "attention_2_13"]
+
+
+@pytest.mark.parametrize("name", PARTED)
 def test_every_part_can_be_replaced(name: str, run: Run) -> None:
     graph = graph_of(name)
     parts = searched(graph, groups=False)

@@ -16,6 +16,7 @@ from evaluators.decomposition.grids import grid_text
 from evaluators.decomposition.output import read_output
 from evaluators.decomposition.parts import Part, group_parts, refusal, single_parts
 from evaluators.decomposition.plain import definitions_text, plain
+from evaluators.decomposition.scans import with_loops
 from evaluators.decomposition.steps import Kernel
 from evaluators.decomposition.unwrap import unwrapped
 from evaluators.gates.static import check_policy
@@ -29,8 +30,9 @@ H200 = (FOLDER / "h200.py.txt").read_text()
 
 def programs(name: str, entry: EntryPoint) -> list[tuple[Part, str]]:
     output = output_of(name)
-    flow = Flow(output)
-    chosen = {kernel: configurations(its)[0] for kernel, its in output.kernels.items()}
+    loops = with_loops(output)
+    flow = Flow(loops.output)
+    chosen = {kernel: configurations(its)[0] for kernel, its in output.kernels.items()} | loops.configurations
     parts = [p for p in [*single_parts(flow), *group_parts(flow)] if not refusal(flow, p)]
     return [(part, unwrapped(flow, part, chosen, entry)) for part in parts]
 
@@ -46,7 +48,7 @@ def test_every_part_is_a_legal_program_without_inductor(name: str, entry: EntryP
         assert "_inductor." not in source and "triton_helpers" not in source and "tl_math" not in source
 
 
-@pytest.mark.parametrize("name", ["attention", "scan"])
+@pytest.mark.parametrize("name", ["attention", "scan", "split_scan_2_13"])
 def test_parts_compile_for_a_gpu_that_is_not_here(name: str, compiling: Zygote, tmp_path: Path) -> None:
     part, source = max(programs(name, EntryPoint.MODEL), key=lambda pair: len(pair[1]))
     capture = capture_candidate(
