@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from db.errors import ConfigError
 from evolve.config import RunConfig
 from evolve.models.output import summary_of
+from evolve.models.places import place_of, summary_in
 from evolve.models.records import ModelRun
 from evolve.models.rows import BenchRow, level_of, row_of
 from evolve.models.searching import reason_of
@@ -31,7 +32,7 @@ def bench(
     folder: Path,
     on_row: Callable[[BenchRow], None] = lambda _: None,
 ) -> BenchTable:
-    """Improves every module once; one whose results lie in `folder` already is taken from there.
+    """Improves every module once; one whose results lie in `folder` already is taken from there (see `place_of`).
 
     A module that cannot be run is a row with its error. Ends after one that was interrupted, which is tried again the
     next time.
@@ -43,7 +44,7 @@ def bench(
     """
     rows: list[BenchRow] = []
     for module in modules:
-        place = folder / module.stem
+        place = place_of(module, folder, config.shapes)
         row, is_interrupted = known_row(module, place), False
         if row is None:
             own = knowing(config).model_copy(update={"problem": str(module), "out": str(place), "parts": "always"})
@@ -76,17 +77,21 @@ def modules_of(places: Sequence[Path]) -> list[Path]:
         found += inside
     twice = {file.stem for file in found if sum(other.stem == file.stem for other in found) > 1}
     if twice:
-        raise ConfigError(f"two modules are called {min(twice)}", "results are kept by name: rename one")
+        raise ConfigError(
+            f"two modules are called {min(twice)}", "the table tells modules apart by their names: rename one"
+        )
     return found
 
 
 def known_row(module: Path, place: Path) -> BenchRow | None:
-    """The row of a module from what an earlier sitting left, if it ended in order."""
+    """The row of a module from what an earlier sitting left in its place, if it ended in order."""
+    summary = summary_in(place)
+    if summary is None:
+        return None
     try:
-        summary = json.loads((place / "summary.json").read_text())
         row = row_of(module, summary).model_copy(update={"is_known": True})
         return None if summary["is_interrupted"] else row
-    except (OSError, ValueError, KeyError, TypeError, ValidationError):
+    except (ValueError, KeyError, TypeError, ValidationError):
         return None
 
 

@@ -23,6 +23,7 @@ from db.archive import ProgramArchive
 from evolve.config import RunConfig
 from evolve.models.bench import failed_row, knowing, known_row
 from evolve.models.merging import merge_archives
+from evolve.models.places import place_of, places_named
 from evolve.models.rows import BenchRow
 
 POLL_S = 0.2
@@ -139,7 +140,7 @@ class _Sitting:
                 yield row
 
     def _start(self, module: Path, seat: Seat) -> _Running:
-        place = self._folder / module.stem
+        place = place_of(module, self._folder, self._config.shapes)
         place.mkdir(parents=True, exist_ok=True)
         own = _own_config(self._config, place, seat)
         (place / CONFIG).write_text(json.dumps(own.model_dump(mode="json"), indent=2) + "\n")  # JSON is YAML
@@ -200,7 +201,8 @@ def gather(folder: Path, modules: Sequence[Path], archive: Path) -> None:
     Raises:
         ArchiveError: one cannot be merged, or a process of an earlier sitting still writes it.
     """
-    sources = [place for module in modules if (place := folder / module.stem / ARCHIVE).exists()]
+    places = [place for module in modules for place in places_named(module.stem, folder)]
+    sources = [source for place in places if (source := place / ARCHIVE).exists()]
     for source in sources:
         ProgramArchive.open(source, wait_s=OWNER_ENDS_S).close()  # takes in what a killed owner left beside the file
     if sources:

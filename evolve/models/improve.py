@@ -83,6 +83,7 @@ def improve(
     used = attempts[-1].parts if source and attempts and source == attempts[-1].source else ()
     return ModelRun(
         problem_name=problem.name,
+        problem_id=problem.problem_id,
         result=result,
         decomposition=decomposition,
         parts=tuple(part.model_copy(update={"is_used": part.name in used}) for part in parts),

@@ -11,6 +11,7 @@ from db.live import open_for_reading
 from evaluators.decomposition.records import Decomposition
 from evaluators.report import BaselineReport
 from evolve.models.dominant import dominant_operation
+from evolve.models.places import SUMMARY
 from evolve.models.records import Attempt, ModelRun, PartResult
 from evolve.reports.build import write_report
 
@@ -34,7 +35,7 @@ def write_model(ended: ModelRun, archive: Path, folder: Path) -> ModelRun:
         if any(attempt.program_id for attempt in ended.attempts):
             paths["report_path"] = str(_write_report(archive, ended.run_id, folder))
         ended = ended.model_copy(update=paths)
-        (folder / "summary.json").write_text(json.dumps(summary_of(ended), indent=2) + "\n")
+        (folder / SUMMARY).write_text(json.dumps(summary_of(ended), indent=2) + "\n")
     except ArchiveError:  # which is an OSError too
         raise
     except OSError as error:
@@ -48,6 +49,7 @@ def summary_of(ended: ModelRun) -> dict[str, object]:
     return {
         "run": ended.run_id,
         "problem": ended.problem_name,
+        "problem_id": ended.problem_id,
         "outcome": ended.result.outcome,
         "root_cause": ended.result.cause,
         "reason": ended.result.reason,

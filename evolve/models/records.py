@@ -77,6 +77,7 @@ class ModelRun(Record):
 
     run_id: str = ""
     problem_name: str
+    problem_id: str = ""
     result: ModelResult
     decomposition: Decomposition
     parts: tuple[PartResult, ...] = ()

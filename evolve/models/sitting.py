@@ -12,6 +12,7 @@ from evolve.device import count_local_gpus
 from evolve.models.bench import Improve, bench, known_row
 from evolve.models.fleet import Seat, bench_side_by_side, gather
 from evolve.models.order import in_order_of_gain
+from evolve.models.places import place_of
 from evolve.models.rows import BenchRow
 from evolve.models.table import BenchTable
 
@@ -40,19 +41,20 @@ def bench_here(
         ArchiveError: what several processes found cannot be put into one archive.
     """
     gather(folder, modules, Path(config.archive))
-    known = [row for module in modules if (row := known_row(module, folder / module.stem))]
+    places = {module: place_of(module, folder, config.shapes) for module in modules}
+    known = [row for module, place in places.items() if (row := known_row(module, place))]
     names = {row.module for row in known}
     unknown = [module for module in modules if module.stem not in names]
     seats = _seats(config, n_gpus, len(unknown))
     for row in known:
         on_row(row)
-    unknown = in_order_of_gain(unknown, folder, config.target)
+    unknown = in_order_of_gain({module: places[module] for module in unknown}, config)
     if seats and unknown:
         rows = bench_side_by_side(unknown, config, seats, folder=folder, on_row=on_row, on_begin=on_begin)
     else:
         rows = list(bench(unknown, config, improve, folder=folder, on_row=on_row).rows)
-    place = {module.stem: index for index, module in enumerate(modules)}
-    return BenchTable(rows=tuple(sorted((*known, *rows), key=lambda row: place[row.module])))
+    order = {module.stem: index for index, module in enumerate(modules)}
+    return BenchTable(rows=tuple(sorted((*known, *rows), key=lambda row: order[row.module])))
 
 
 def _seats(config: RunConfig, wanted: int | None, n_modules: int) -> list[Seat]:

@@ -10,14 +10,16 @@ from support.evolving import evolve
 
 from db.errors import ConfigError, ProblemError
 from evaluators.decomposition.classify import ModelOutcome, ModelResult, RootCause
+from evaluators.problems import load_problem
 from evolve.cli.bench import row_values, summary_lines
 from evolve.config import RunConfig, make_config
 from evolve.models.bench import bench, modules_of
 from evolve.models.dominant import Operation
 from evolve.models.output import write_model
+from evolve.models.places import place_of, places_named
 from evolve.models.records import ModelRun
 from evolve.models.table import BenchTable, as_values
-from tests.support.decompositions import decomposition_of
+from tests.support.decompositions import decomposition_of, module_text
 
 RESULTS = {
     "fast": ModelResult(outcome=ModelOutcome.OPTIMIZED, speedup=2.0),
@@ -42,6 +44,7 @@ class Improving:
         ended = ModelRun(
             problem_name=name,
             result=RESULTS[name],
+            problem_id=load_problem(config.problem).problem_id,
             decomposition=decomposition_of("lstm"),
             is_interrupted=name == self._interrupted,
         )
@@ -57,7 +60,7 @@ def modules(tmp_path: Path) -> list[Path]:
     folder = tmp_path / "modules"
     folder.mkdir()
     for name in [*RESULTS, "broken"]:
-        (folder / f"{name}.py").write_text("")
+        (folder / f"{name}.py").write_text("" if name == "broken" else module_text(name))
     return modules_of([folder])
 
 
@@ -85,6 +88,41 @@ def test_what_is_known_is_not_run_again_and_what_failed_is(modules: list[Path], 
     assert len(first.asked) == 5 and again.names == ["broken"]
     assert [row.speedup for row in after.rows] == [row.speedup for row in before.rows]
     assert {config.parts for config in first.asked} == {"always"} and first.asked[0].evaluations == 30
+
+
+def test_a_result_is_known_by_what_its_module_asks(tmp_path: Path) -> None:
+    """Not by its name: another module that has it, or a later text of the same one, is run and keeps its own result."""
+    out = tmp_path / "out"
+    places = [tmp_path / folder / "fast.py" for folder in ("a", "b")]
+    for place in places:
+        place.parent.mkdir()
+        place.write_text(module_text(place.parent.name))
+    for place in places:
+        assert run([place], first := Improving(), tmp_path).rows[0].is_known is False and first.names == ["fast"]
+    for place in places:
+        assert run([place], again := Improving(), tmp_path).rows[0].is_known and again.names == []
+    assert len(list(out.glob("fast*/summary.json"))) == 2
+    places[0].write_text(places[0].read_text() + "\n# a remark\n")
+    assert run(places[:1], Improving(), tmp_path).rows[0].is_known
+    places[0].write_text(module_text("another"))
+    assert not run(places[:1], Improving(), tmp_path).rows[0].is_known
+    assert len(list(out.glob("fast*/summary.json"))) == 3
+    places[0].write_text("no problem any more")
+    assert not run(places[:1], Improving(), tmp_path).rows[0].is_known
+
+
+def test_the_result_of_a_module_at_other_sizes_is_another(tmp_path: Path) -> None:
+    module = tmp_path / "fast.py"
+    module.write_text(module_text("a"))
+    places = [place_of(module, tmp_path / "out", shapes) for shapes in ({}, {"n": 64})]
+    assert places[0] == places[1] == tmp_path / "out" / "fast"  # nothing is there yet
+    run([module], Improving(), tmp_path)
+    assert place_of(module, tmp_path / "out", {}) == places[0]
+    other = place_of(module, tmp_path / "out", {"n": 64})
+    assert other != places[0] and places_named("fast", tmp_path / "out") == [places[0]]
+    for name in (other.name, "fast-forward"):
+        (tmp_path / "out" / name).mkdir()
+    assert places_named("fast", tmp_path / "out") == [places[0], other]
 
 
 def test_an_interrupt_ends_it_and_that_module_is_tried_again(modules: list[Path], tmp_path: Path) -> None:

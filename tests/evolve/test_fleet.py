@@ -24,6 +24,7 @@ from db.errors import ConfigError
 from db.profile import Bottleneck
 from db.reflections import LearntTechnique, Lesson, Reflection
 from evaluators.decomposition.classify import ModelOutcome, ModelResult
+from evaluators.problems import load_problem
 from evolve.config import RunConfig, load_config, make_config
 from evolve.models.bench import known_row
 from evolve.models.fleet import CONFIG, Seat, bench_side_by_side
@@ -33,7 +34,7 @@ from evolve.models.output import summary_of
 from evolve.models.records import ModelRun
 from evolve.models.rows import BenchRow
 from evolve.models.sitting import bench_here, seats_of, visible_gpus
-from tests.support.decompositions import decomposition_of
+from tests.support.decompositions import decomposition_of, module_text
 from tests.support.runs import make_problem, make_run, one_evaluation
 
 STAND_IN = str(Path(__file__).parents[1] / "support" / "module_stand_in.py")
@@ -44,17 +45,19 @@ def stand_in(module: Path, place: Path) -> list[str]:
     return [sys.executable, STAND_IN, str(module), str(place)]
 
 
-def summary(name: str, decomposition: str = "lstm", **more: Any) -> str:
+def summary(module: Path, decomposition: str = "lstm", **more: Any) -> str:
     result = ModelResult(outcome=ModelOutcome.OPTIMIZED, speedup=1.5)
-    ended = ModelRun(problem_name=name, result=result, decomposition=decomposition_of(decomposition), **more)
+    names = {"problem_name": module.stem, "problem_id": load_problem(str(module)).problem_id}
+    ended = ModelRun(**names, result=result, decomposition=decomposition_of(decomposition), **more)
     return json.dumps(summary_of(ended))
 
 
 def modules_in(folder: Path, *names: str, failing: tuple[str, ...] = ()) -> list[Path]:
     for name in names:
-        (folder / f"{name}.py").write_text("")
+        module = folder / f"{name}.py"
+        module.write_text("" if name in failing else module_text(name))
         if name not in failing:
-            (folder / f"{name}.json").write_text(summary(name))
+            module.with_suffix(".json").write_text(summary(module))
     return [folder / f"{name}.py" for name in names]
 
 
@@ -224,7 +227,7 @@ def test_what_a_killed_sitting_left_goes_into_the_archive_too(tmp_path: Path) ->
     modules, out = modules_in(tmp_path, "known"), tmp_path / "out"
     problem, run = make_problem(), make_run(make_problem())
     (out / "known").mkdir(parents=True)
-    (out / "known" / "summary.json").write_text(summary("known"))
+    (out / "known" / "summary.json").write_text(summary(modules[0]))
     with ProgramArchive.open(out / "known" / "archive.duckdb") as archive:
         archive.add_problem(problem)
         archive.add_run(run)
@@ -240,8 +243,9 @@ def test_what_a_killed_sitting_left_goes_into_the_archive_too(tmp_path: Path) ->
 
 
 def test_a_summary_that_does_not_say_how_it_ended_is_none(tmp_path: Path) -> None:
-    (tmp_path / "summary.json").write_text(summary("a").replace('"is_interrupted"', '"something"'))
-    assert known_row(Path("a.py"), tmp_path) is None
+    (module,) = modules_in(tmp_path, "a")
+    (tmp_path / "summary.json").write_text(summary(module).replace('"is_interrupted"', '"something"'))
+    assert known_row(module, tmp_path) is None
 
 
 def test_gpus_and_cores_are_shared_out_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,21 +259,21 @@ def test_gpus_and_cores_are_shared_out_evenly(monkeypatch: pytest.MonkeyPatch) -
 
 def test_modules_that_can_gain_most_come_first(tmp_path: Path) -> None:
     """By what an interrupted sitting measured; a file that is no problem comes last."""
-    modules = modules_in(tmp_path, "broken", "mostly_products", "mostly_kernels")
-    for name, decomposition in (("mostly_products", "linear_layernorm_gelu"), ("mostly_kernels", "softmax_pool")):
-        (tmp_path / "out" / name).mkdir(parents=True)
-        told = summary(name, decomposition, is_interrupted=True)
-        (tmp_path / "out" / name / "summary.json").write_text(told)
-    ordered = in_order_of_gain(modules, tmp_path / "out", "h100")
+    modules = modules_in(tmp_path, "broken", "mostly_products", "mostly_kernels", failing=("broken",))
+    for module, decomposition in zip(modules[1:], ("linear_layernorm_gelu", "softmax_pool"), strict=True):
+        (tmp_path / "out" / module.stem).mkdir(parents=True)
+        told = summary(module, decomposition, is_interrupted=True)
+        (tmp_path / "out" / module.stem / "summary.json").write_text(told)
+    ordered = in_order_of_gain({module: tmp_path / "out" / module.stem for module in modules}, config_in(tmp_path))
     assert [module.stem for module in ordered] == ["mostly_kernels", "mostly_products", "broken"]
 
 
 def test_the_table_is_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
     """What is known is not run again, whatever comes first; one module after the other without several GPUs."""
-    modules, out = modules_in(tmp_path, "z", "known", "a"), tmp_path / "out"
+    modules, out = modules_in(tmp_path, "z", "known", "a", failing=("z", "a")), tmp_path / "out"
     rows: list[BenchRow] = []
     (out / "known").mkdir(parents=True)
-    (out / "known" / "summary.json").write_text(summary("known"))
+    (out / "known" / "summary.json").write_text(summary(modules[1]))
 
     def improve(config: RunConfig) -> ModelRun:
         raise RuntimeError(f"a fault of evolve, met by {Path(config.problem).stem}")
