@@ -37,7 +37,9 @@ COLUMNS = [
 
 
 def bench(
-    modules: Annotated[list[Path], typer.Argument(help="KernelBench-style files, or folders of them.")],
+    modules: Annotated[
+        list[Path], typer.Argument(help="KernelBench-style files, or folders of them.", metavar="MODULES")
+    ],
     out: Annotated[
         Path, typer.Option("--out", help="Folder for the results, one folder for each module.", metavar="DIR")
     ] = Path("evolve-bench"),
@@ -52,13 +54,13 @@ def bench(
     gpus: Annotated[
         int | None,
         typer.Option(
-            "--gpus", help="GPUs of this machine to use, a module on each.", min=1, show_default="all", metavar="N"
+            "--gpus", help="GPUs of this machine to use, a module on each.  [default: all]", min=1, metavar="N"
         ),
     ] = None,
     as_json: AsJson = False,
     quiet: opt.Quiet = False,
 ) -> None:
-    """Improve every module of a folder once, and print what became of each.
+    """Improve every module of a folder, and print the outcomes.
 
     `--evaluations` and `--time` are for each module. Modules that can gain most come first, one on each GPU at a time.
     What has results in the folder already is not run again. Ends with 1 where a module could not be run.

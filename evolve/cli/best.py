@@ -19,21 +19,25 @@ from evolve.queries import best_by_shape, reading
 
 
 def best(
-    problem: Annotated[str, typer.Argument(help="The problem, by name or id.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the program to this file.")] = None,
+    problem: Annotated[str, typer.Argument(help="The problem, by name or id.", metavar="PROBLEM")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write the program to this file.", metavar="FILE")
+    ] = None,
     archive: Archive = DEFAULT_ARCHIVE,
-    hardware: Annotated[str | None, typer.Option("--hardware", help="On this GPU, e.g. nvidia-h200.")] = None,
+    hardware: Annotated[
+        str | None, typer.Option("--hardware", help="On this GPU, e.g. nvidia-h200.", metavar="GPU")
+    ] = None,
     precision: Annotated[
         PrecisionClass, typer.Option("--precision", help="Of this precision class.")
     ] = PrecisionClass.REFERENCE,
     kind: Annotated[
-        LatencyKind | None, typer.Option("--kind", help="By this kind of latency [default: measured, else modelled].")
+        LatencyKind | None, typer.Option("--kind", help="By this kind of latency.  [default: measured, else modelled]")
     ] = None,
     autotune: Annotated[
         bool, typer.Option("--autotune", help="Merge what won at several shapes into one autotuned program.")
     ] = False,
 ) -> None:
-    """Print the fastest program for a problem, or write it to a file."""
+    """Print a problem's fastest program, or write it to a file."""
     with reading(archive) as reader:
         found = best_by_shape(reader, problem, hardware_id=hardware, precision=precision, latency_kind=kind)
     winners = found if autotune else found[:1]

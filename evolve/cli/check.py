@@ -19,11 +19,15 @@ from evolve.cli.words import claim
 
 
 def check(
-    file: Annotated[Path, typer.Argument(help="A file with a program: ModelNew or kernel_function.")],
-    problem: Annotated[str, typer.Option("--problem", "-p", help="A name of `evolve problems list`, or a file.")],
+    file: Annotated[Path, typer.Argument(help="A file with a program: ModelNew or kernel_function.", metavar="FILE")],
+    problem: Annotated[
+        str, typer.Option("--problem", "-p", help="A name of `evolve problems list`, or a file.", metavar="PROBLEM")
+    ],
     shape: Shapes = None,
     device: Annotated[Device, typer.Option("--device", help="Where it is judged.")] = Device.AUTO,
-    target: Annotated[str, typer.Option("--target", help="The GPU that a modelled latency is for.")] = "h100",
+    target: Annotated[
+        str, typer.Option("--target", help="The GPU that a modelled latency is for.", metavar="GPU")
+    ] = "h100",
     precision: Annotated[
         PrecisionClass, typer.Option("--precision", help="The precision class that it must have.")
     ] = PrecisionClass.REFERENCE,

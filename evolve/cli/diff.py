@@ -15,10 +15,10 @@ from evolve.queries import reading
 
 
 def diff(
-    before: Annotated[str, typer.Argument(help="A program id, or its first digits.")],
-    after: Annotated[str, typer.Argument(help="Another one.")],
+    before: Annotated[str, typer.Argument(help="A program id, or its first digits.", metavar="BEFORE")],
+    after: Annotated[str, typer.Argument(help="Another one.", metavar="AFTER")],
     archive: Archive = DEFAULT_ARCHIVE,
-    context: Annotated[int, typer.Option("--context", min=0, help="Equal lines around a change.")] = 3,
+    context: Annotated[int, typer.Option("--context", min=0, help="Equal lines around a change.", metavar="N")] = 3,
 ) -> None:
     """Show how two programs differ.
 

@@ -13,7 +13,7 @@ _COLUMNS = [Column("status", ""), Column("name", "what"), Column("found", "found
 
 
 def doctor(archive: Archive = DEFAULT_ARCHIVE, as_json: AsJson = False) -> None:
-    """Find out what works on this machine, and what to do about the rest.
+    """Say what works on this machine, and what to do about the rest.
 
     Ends with 1 when something keeps a run from starting.
     """

@@ -18,12 +18,16 @@ from evolve.queries import grid_of, reading
 
 def elites(
     archive: Archive = DEFAULT_ARCHIVE,
-    problem: Annotated[str | None, typer.Option("--problem", help="Only this problem, by name or id.")] = None,
-    run: Annotated[str | None, typer.Option("--run", help="Only what this run found.")] = None,
-    hardware: Annotated[str | None, typer.Option("--hardware", help="Only this GPU, e.g. nvidia-h200.")] = None,
-    precision: Annotated[PrecisionClass | None, typer.Option("--precision", help="Only this class.")] = None,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="Only this problem, by name or id.", metavar="PROBLEM")
+    ] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only what this run found.", metavar="RUN")] = None,
+    hardware: Annotated[
+        str | None, typer.Option("--hardware", help="Only this GPU, e.g. nvidia-h200.", metavar="GPU")
+    ] = None,
+    precision: Annotated[PrecisionClass | None, typer.Option("--precision", help="Only this precision class.")] = None,
     kind: Annotated[LatencyKind | None, typer.Option("--kind", help="Only this kind of latency.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most so many.", metavar="N")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the fastest program of every cell of the grid."""

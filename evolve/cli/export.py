@@ -14,10 +14,12 @@ from evolve.queries import reading
 
 
 def export(
-    output: Annotated[Path, typer.Argument(help="The folder to write to.")],
+    output: Annotated[
+        Path, typer.Argument(help="The folder to write to, or a file for the evaluations alone.", metavar="OUTPUT")
+    ],
     archive: Archive = DEFAULT_ARCHIVE,
     format: Annotated[ExportFormat, typer.Option("--format", help="The format of the files.")] = ExportFormat.PARQUET,
-    run: Annotated[str | None, typer.Option("--run", help="Only this run.")] = None,
+    run: Annotated[str | None, typer.Option("--run", help="Only this run.", metavar="RUN")] = None,
 ) -> None:
     """Write the archive's tables as Parquet or JSONL."""
     with reading(archive) as reader:

@@ -31,7 +31,7 @@ from evolve.recipes import recipes_in
 from evolve.reflections import explanations as find_explanations
 from evolve.reflections import lessons as find_lessons
 
-app = typer.Typer(help="Show what techniques turned out to be worth, or carry it to another archive.")
+app = typer.Typer(help="Show what techniques turned out to be worth, or carry it on.")
 
 Without = Annotated[
     list[str] | None,
@@ -78,7 +78,7 @@ def attempts(
     archive: Archive = DEFAULT_ARCHIVE,
     as_json: AsJson = False,
 ) -> None:
-    """List the last attempts: what each was expected to gain, what it gained, and why the two differ."""
+    """List the last attempts: what was predicted, and what came."""
     with reading(archive) as reader:
         found = attempt_stories(reader, state=state, technique=technique, limit=limit)
     if as_json:
@@ -94,7 +94,10 @@ def attempts(
 @app.command("recipes")
 @guarded
 def recipes(without: Without = None, archive: Archive = DEFAULT_ARCHIVE, as_json: AsJson = False) -> None:
-    """Show how the fastest programs of each problem came about: what runs on other problems follow in one step."""
+    """Show how the fastest programs of each problem came about.
+
+    Runs on other problems follow such a recipe in one step.
+    """
     with reading(archive) as reader:
         found = recipes_in(reader, without=without or (), with_imported=not without)
     if as_json:
@@ -136,7 +139,10 @@ def lessons(
     archive: Archive = DEFAULT_ARCHIVE,
     as_json: AsJson = False,
 ) -> None:
-    """List what language models made of attempts: lessons, and why attempts gained what they did."""
+    """List what language models learnt when they looked back.
+
+    Lessons, and why attempts gained what they did.
+    """
     with reading(archive) as reader:
         learnt, explained = find_lessons(reader, run, limit=limit), find_explanations(reader, run, limit=limit)
     if as_json:
@@ -155,11 +161,14 @@ def lessons(
 @app.command("export")
 @guarded
 def export(
-    file: Annotated[Path, typer.Argument(help="The file to write: JSON.")],
+    file: Annotated[Path, typer.Argument(help="The file to write: JSON.", metavar="FILE")],
     archive: Archive = DEFAULT_ARCHIVE,
     without: Without = None,
 ) -> None:
-    """Write what an archive knows to a file, for `evolve run --knowledge FILE` or for another archive."""
+    """Write what an archive knows to a file.
+
+    For `evolve run --knowledge FILE`, or for another archive.
+    """
     with reading(archive) as reader:
         # what was imported knows no problem, so none of it can be left out by one
         evidence = reader.knowledge(without=without or (), with_imported=not without)
@@ -171,10 +180,13 @@ def export(
 @app.command("import")
 @guarded
 def import_(
-    file: Annotated[Path, typer.Argument(help="A file of `evolve knowledge export`.")],
+    file: Annotated[Path, typer.Argument(help="A file of `evolve knowledge export`.", metavar="FILE")],
     archive: Archive = DEFAULT_ARCHIVE,
 ) -> None:
-    """Put what a file knows into an archive, in the place of what came from that file before."""
+    """Put what a file knows into an archive.
+
+    It takes the place of what came from that file before.
+    """
     evidence, recipes = read_knowledge(file)
     with contextlib.closing(ProgramArchive.open(archive)) as target:
         target.import_knowledge(evidence, str(file.resolve()), recipes)

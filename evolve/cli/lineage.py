@@ -15,7 +15,7 @@ from evolve.queries import reading
 
 
 def lineage(
-    program: Annotated[str, typer.Argument(help="The program id, or its first digits.")],
+    program: Annotated[str, typer.Argument(help="The program id, or its first digits.", metavar="PROGRAM")],
     archive: Archive = DEFAULT_ARCHIVE,
     as_json: AsJson = False,
 ) -> None:

@@ -63,14 +63,21 @@ def calls(
 @app.command("export")
 @guarded
 def export(
-    run: Annotated[str, typer.Argument(help="The run [default: the last that waits].", show_default=False)] = "",
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write them to this file.")] = None,
+    run: Annotated[
+        str, typer.Argument(help="The run.  [default: the last that waits]", show_default=False, metavar="RUN")
+    ] = "",
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Write them to this file.", metavar="FILE")
+    ] = None,
     model: Annotated[
         str | None, typer.Option("--model", help="Of this model only: providers take a file each.", metavar="MODEL")
     ] = None,
     archive: Archive = DEFAULT_ARCHIVE,
 ) -> None:
-    """Print the questions that wait for answers as OpenAI Batch JSONL, or write them to a file."""
+    """Print the questions that wait, or write them to a file.
+
+    The form is OpenAI Batch JSONL, which batch APIs and `vllm run-batch` take.
+    """
     with reading(archive) as reader:
         prompts = pending_prompts(reader, run or None, model=model)
     if output is None:
@@ -87,16 +94,24 @@ def export(
 @guarded
 def import_answers(
     given: Annotated[
-        list[str], typer.Argument(help="The run [default: the last that waits], and the file of answers.")
+        list[str],
+        typer.Argument(
+            help="The file of answers; before it the run, unless it is the last that waits.", metavar="ANSWERS"
+        ),
     ],
     evaluations: Annotated[
         int | None,
-        typer.Option("--evaluations", min=0, help="Search on for N verdicts [default: what is budgeted].", metavar="N"),
+        typer.Option(
+            "--evaluations", min=0, help="Search on for N verdicts.  [default: what is budgeted]", metavar="N"
+        ),
     ] = None,
     archive: Archive = DEFAULT_ARCHIVE,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
 ) -> None:
-    """Take in answers, judge what becomes of them, and search on until new questions wait."""
+    """Take in answers, judge what they propose, and search on.
+
+    Ends when new questions wait, or as the run is budgeted.
+    """
     if len(given) > 2:
         raise ConfigError(f"expected a run and a file, got {len(given)} names", "write: evolve llm import RUN ANSWERS")
     run_id, file = given if len(given) == 2 else ("", given[0])

@@ -11,28 +11,29 @@ import typer
 
 from db.errors import EvolveError
 from evolve.cli.endings import MENDABLE, guarded, print_error
+from evolve.cli.examples import epilog
 
 # name: (module of evolve.cli, what `evolve --help` says)
 COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Search for a faster kernel for a problem."),
-    "bench": ("bench", "Improve every module of a folder once, and print what became of each."),
+    "bench": ("bench", "Improve every module of a folder, and print the outcomes."),
     "resume": ("resume", "Continue a run where it stopped."),
     "elites": ("elites", "List the fastest program of every cell of the grid."),
-    "best": ("best", "Print the fastest program for a problem, or write it to a file."),
+    "best": ("best", "Print a problem's fastest program, or write it to a file."),
     "show": ("show", "Show one program: its source, verdict and profile."),
     "diff": ("diff", "Show how two programs differ."),
     "lineage": ("lineage", "Show what a program was made of, step by step."),
-    "knowledge": ("knowledge", "Show what techniques turned out to be worth, or carry it to another archive."),
+    "knowledge": ("knowledge", "Show what techniques turned out to be worth, or carry it on."),
     "llm": ("llm", "List and sum the calls of language models."),
     "query": ("query", "Answer an SQL query on the archive."),
     "export": ("export", "Write the archive's tables as Parquet or JSONL."),
-    "recheck": ("recheck", "Run the gates again on the best programs of an archive, in fresh processes."),
+    "recheck": ("recheck", "Judge the best programs of an archive again: do they hold?"),
     "check": ("check", "Judge one file by every gate, without a search."),
     "profile": ("profile", "Say what keeps one file from being faster, without judging it."),
     "problems": ("problems", "List the built-in problems, or show one."),
-    "techniques": ("techniques", "List the techniques that can make a kernel faster, or show one."),
+    "techniques": ("techniques", "List the techniques that make kernels faster, or show one."),
     "report": ("report", "Write the HTML report of a run."),
-    "doctor": ("doctor", "Find out what works on this machine, and what to do about the rest."),
+    "doctor": ("doctor", "Say what works on this machine, and what to do about the rest."),
 }
 
 
@@ -53,8 +54,10 @@ def build_app(chosen: set[str]) -> typer.Typer:
     """The application, with the modules of the `chosen` commands imported and the others only named."""
     app = typer.Typer(
         help="Evolve Triton GPU kernels until they are fast, and keep everything that was tried.",
+        epilog=epilog(""),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
+        rich_markup_mode=None,  # boxes take half of 80 columns, and its markup eats what stands in brackets
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
@@ -69,9 +72,9 @@ def build_app(chosen: set[str]) -> typer.Typer:
 def _add(app: typer.Typer, name: str, module: str) -> None:
     loaded = import_module(f"evolve.cli.{module}")
     if hasattr(loaded, "app"):
-        app.add_typer(loaded.app, name=name)
+        app.add_typer(loaded.app, name=name, epilog=epilog(name))
     else:
-        app.command(name)(guarded(getattr(loaded, name)))
+        app.command(name, epilog=epilog(name))(guarded(getattr(loaded, name)))
 
 
 def _unchosen() -> None:

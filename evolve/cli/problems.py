@@ -38,12 +38,12 @@ def list_(as_json: AsJson = False) -> None:
 @app.command("show")
 @guarded
 def show(
-    problem: Annotated[str, typer.Argument(help="A name of `evolve problems list`, or a file.")],
+    problem: Annotated[str, typer.Argument(help="A name of `evolve problems list`, or a file.", metavar="PROBLEM")],
     shape: Shapes = None,
     seed: Annotated[bool, typer.Option("--seed", help="Print its first program instead of its reference.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show a problem: its workloads and its reference, or its first program."""
+    """Show a problem: its workloads, its reference, its first program."""
     found = load_problem(problem, sizes=parse_shapes(shape or ()))
     if as_json:
         print_json(found.model_dump(mode="json"))

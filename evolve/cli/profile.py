@@ -20,11 +20,15 @@ _FROM = {"ncu": "counters of Nsight Compute", "compiled": "the compiled kernels 
 
 
 def profile(
-    file: Annotated[Path, typer.Argument(help="A file with a program: ModelNew or kernel_function.")],
-    problem: Annotated[str, typer.Option("--problem", "-p", help="A name of `evolve problems list`, or a file.")],
+    file: Annotated[Path, typer.Argument(help="A file with a program: ModelNew or kernel_function.", metavar="FILE")],
+    problem: Annotated[
+        str, typer.Option("--problem", "-p", help="A name of `evolve problems list`, or a file.", metavar="PROBLEM")
+    ],
     shape: Shapes = None,
     device: Annotated[Device, typer.Option("--device", help="Where it is profiled.")] = Device.AUTO,
-    target: Annotated[str, typer.Option("--target", help="The GPU that is modelled where there is none.")] = "h100",
+    target: Annotated[
+        str, typer.Option("--target", help="The GPU that is modelled where there is none.", metavar="GPU")
+    ] = "h100",
     precision: Annotated[
         PrecisionClass, typer.Option("--precision", help="The precision class that techniques may use.")
     ] = PrecisionClass.REFERENCE,

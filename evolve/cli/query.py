@@ -13,7 +13,10 @@ from evolve.queries import reading
 
 def query(
     sql: Annotated[
-        str, typer.Argument(help="The query; tables runs, problems, programs, evaluations, elites, llm_calls.")
+        str,
+        typer.Argument(
+            help="The query; tables runs, problems, programs, evaluations, elites, llm_calls, lessons.", metavar="SQL"
+        ),
     ],
     archive: Archive = DEFAULT_ARCHIVE,
     as_json: AsJson = False,

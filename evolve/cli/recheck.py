@@ -19,14 +19,20 @@ from evolve.recheck import recheck as judge_again
 
 
 def recheck(
-    archive: Annotated[Path, typer.Argument(help="The archive: a DuckDB file.")],
-    top: Annotated[int, typer.Option("--top", min=1, help="So many of the fastest of each problem and GPU.")] = 20,
-    problem: Annotated[str | None, typer.Option("--problem", help="Only this problem, by name or id.")] = None,
-    hardware: Annotated[str | None, typer.Option("--hardware", help="Only this GPU, e.g. nvidia-h200.")] = None,
+    archive: Annotated[Path, typer.Argument(help="The archive: a DuckDB file.", metavar="ARCHIVE")],
+    top: Annotated[
+        int, typer.Option("--top", min=1, help="So many of the fastest of each problem and GPU.", metavar="N")
+    ] = 20,
+    problem: Annotated[
+        str | None, typer.Option("--problem", help="Only this problem, by name or id.", metavar="PROBLEM")
+    ] = None,
+    hardware: Annotated[
+        str | None, typer.Option("--hardware", help="Only this GPU, e.g. nvidia-h200.", metavar="GPU")
+    ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where they are judged.")] = Device.AUTO,
     as_json: AsJson = False,
 ) -> None:
-    """Run the gates again on the best programs of an archive, in fresh processes.
+    """Judge the best programs of an archive again: do they hold?
 
     Ends with 1 when a speed-up no longer holds within 5%. Nothing is written.
     """

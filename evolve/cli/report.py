@@ -13,9 +13,13 @@ from evolve.reports.build import write_report
 
 
 def report(
-    run: Annotated[str | None, typer.Argument(help="The run [default: the latest of the archive].")] = None,
+    run: Annotated[
+        str | None, typer.Argument(help="The run.  [default: the latest of the archive]", metavar="RUN")
+    ] = None,
     archive: Archive = DEFAULT_ARCHIVE,
-    out: Annotated[Path | None, typer.Option("--out", help="The folder [default: evolve-out/RUN].")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The folder.  [default: evolve-out/RUN]", metavar="DIR")
+    ] = None,
 ) -> None:
     """Write the HTML report of a run.
 

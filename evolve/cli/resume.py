@@ -14,7 +14,9 @@ from evolve.run import resume_search
 
 
 def resume(
-    run: Annotated[str, typer.Argument(help="The run [default: the last unfinished one].", show_default=False)] = "",
+    run: Annotated[
+        str, typer.Argument(help="The run.  [default: the last unfinished one]", show_default=False, metavar="RUN")
+    ] = "",
     archive: Archive = DEFAULT_ARCHIVE,
     ray_address: RayAddress = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,

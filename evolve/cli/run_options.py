@@ -40,13 +40,14 @@ __all__ = [
 def _option(name: str, about: str, *, key: str = "", **more: Any) -> Any:
     """An option whose help shows the default of a config key."""
     default = RunConfig.model_fields[key].default if key else ""
-    return typer.Option(name, help=about, show_default=str(default) if key else False, **more)
+    shown = f"  [default: {'none' if default == () else default}]" if key else ""
+    return typer.Option(name, help=about + shown, show_default=False, **more)
 
 
-ProblemName = Annotated[str, typer.Argument(help="A name of `evolve problems list`, or a file.")]
+ProblemName = Annotated[str, typer.Argument(help="A name of `evolve problems list`, or a file.", metavar="PROBLEM")]
 Archive = Annotated[
     Path | None,
-    typer.Option("--archive", help="The archive: a DuckDB file.", show_default=str(DEFAULT_ARCHIVE), metavar="FILE"),
+    typer.Option("--archive", help=f"The archive: a DuckDB file.  [default: {DEFAULT_ARCHIVE}]", metavar="FILE"),
 ]
 Islands = Annotated[
     int | None, _option("--islands", "Islands that evolve side by side.", key="islands", min=1, metavar="N")
@@ -102,16 +103,13 @@ PartsChoice = Annotated[
 StrategyChoice = Annotated[Strategy | None, _option("--strategy", "How parents are chosen.", key="strategy")]
 Out = Annotated[
     Path | None,
-    typer.Option(
-        "--out", help="Folder for the best program and the report.", show_default="evolve-out/RUN", metavar="DIR"
-    ),
+    typer.Option("--out", help="Folder for the best program and the report.  [default: evolve-out/RUN]", metavar="DIR"),
 ]
 RayAddress = Annotated[
     str | None,
     typer.Option(
         "--ray-address",
         help="A running Ray cluster to use: its head's HOST:PORT, or auto for the one of this machine.",
-        show_default="a Ray of its own; resume: where it began",
         metavar="ADDRESS",
     ),
 ]

@@ -18,7 +18,7 @@ from evolve.queries import show as find_program
 
 
 def show(
-    program: Annotated[str, typer.Argument(help="The program id, or its first digits.")],
+    program: Annotated[str, typer.Argument(help="The program id, or its first digits.", metavar="PROGRAM")],
     archive: Archive = DEFAULT_ARCHIVE,
     as_json: AsJson = False,
     no_source: Annotated[bool, typer.Option("--no-source", help="Leave the source out.")] = False,

@@ -27,7 +27,7 @@ _COLUMNS = [
 
 
 def techniques(
-    name: Annotated[str | None, typer.Argument(help="Show this technique whole.", metavar="[NAME]")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show this technique whole.", metavar="NAME")] = None,
     archive: Annotated[
         Path | None,
         typer.Option(
@@ -38,7 +38,7 @@ def techniques(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the techniques that can make a kernel faster, or show one."""
+    """List the techniques that make kernels faster, or show one."""
     with _reading(archive) as reader:
         entries = list_techniques(reader) if name is None else [find_technique(name, reader)]
     if name is not None:

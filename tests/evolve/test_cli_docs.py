@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from evolve.cli.main import COMMANDS, build_app
+from evolve.cli.examples import EXAMPLES
+from evolve.cli.main import COMMANDS, build_app, main
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "commands.md"
 SHARED = {"--help", "-h", "--install-completion", "--show-completion", "--version"}
@@ -77,3 +79,36 @@ def test_library_twins_exist() -> None:
             assert callable(getattr(reader, name))
         else:
             assert callable(getattr(import_module(module), name))
+
+
+@pytest.mark.parametrize("line", [line for lines in EXAMPLES.values() for line in lines])
+def test_every_example_can_be_read(line: str, commands: dict[str, Any]) -> None:
+    program, name, *rest = shlex.split(line)
+    command = commands[name]
+    assert program == "evolve"
+    inner = getattr(command, "commands", {}).get(rest[0]) if rest else None
+    if inner is not None:
+        command, rest = inner, rest[1:]
+    assert command.make_context(name, rest).params
+
+
+def test_every_command_has_an_example_of_itself() -> None:
+    assert EXAMPLES.keys() == {"", *COMMANDS}
+    assert all(line.startswith(f"evolve {name}") for name, lines in EXAMPLES.items() for line in lines)
+
+
+@pytest.mark.parametrize("arguments", [[], ["knowledge"], ["llm"], ["problems"]])
+def test_no_command_of_a_list_is_cut_short(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with pytest.raises(SystemExit):
+        main([*arguments, "--help"])
+    listed = capsys.readouterr().out.partition("Commands:")[2].partition("Examples:")[0]
+    assert listed and "..." not in listed
+
+
+def test_defaults_that_depend_on_the_archive_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["resume", "--help"])
+    assert "[default: the last unfinished one]" in capsys.readouterr().out
