@@ -74,7 +74,8 @@ def begin_line(event: SearchBegins) -> str:
 def found_line(name: str, found: Found) -> str:
     """What a search found."""
     if found.speedup is None:
-        return f"{name}: {found.reason or 'nothing'}"
+        judged = f", {found.n_judged} judged" if found.n_judged else ""
+        return f"{name}: {found.reason or 'nothing'}{judged}"
     over = "the baseline" if name == WHOLE else "what the model runs now"
     return f"{name}: {format_times(found.speedup)} over {over}, {found.n_judged} judged"
 

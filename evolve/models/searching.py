@@ -11,7 +11,7 @@ from db.live import open_for_reading
 from db.records import SEED, Evaluation, Problem, RunStatus
 from evolve.cluster import WorkerFailed, why_it_died
 from evolve.config import RunConfig
-from evolve.events import OnEvent, RunResult
+from evolve.events import Event, Judged, OnEvent, RunResult, RunStarted
 from evolve.failures import find_mendable, wrapped_in
 from evolve.models.budget import Allotment, with_share
 from evolve.models.improve import WHOLE
@@ -44,16 +44,42 @@ def search_one(
             "seed_problem": config.seed_problem if is_whole else "",
         }
     )
-    start = time.monotonic()
+    tally = _Tally(on_event)
     try:
-        result = run_search(own, problem=problem, on_event=on_event)
+        result = run_search(own, problem=problem, on_event=tally)
     except SeedError as error:
-        return Found(reason=error.message, elapsed_s=time.monotonic() - start)
+        return tally.cut_short(error.message, has_failed=False)
     except (EvolveError, WorkerFailed, ExceptionGroup) as error:
         if not (reason := reason_of(error)):
             raise
-        return Found(reason=reason, has_failed=True, elapsed_s=time.monotonic() - start)
+        return tally.cut_short(reason, has_failed=True)
     return found_by(result, config.archive, is_whole=is_whole)
+
+
+class _Tally:
+    """Passes events on and counts the verdicts: a search that raises has no result to say how many there were."""
+
+    def __init__(self, on_event: OnEvent) -> None:
+        self._on_event = on_event
+        self._start = time.monotonic()
+        self._run_id = ""
+        self._n_judged = 0
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, RunStarted):
+            self._run_id = event.run.run_id
+        self._n_judged += isinstance(event, Judged)
+        self._on_event(event)
+
+    def cut_short(self, reason: str, *, has_failed: bool) -> Found:
+        """What there is to say of a search that found nothing, with what it spent."""
+        return Found(
+            run_id=self._run_id,
+            n_judged=self._n_judged,
+            elapsed_s=time.monotonic() - self._start,
+            has_failed=has_failed,
+            reason=reason,
+        )
 
 
 def reason_of(error: BaseException) -> str:

@@ -5,6 +5,7 @@ Models were taken apart on an H200; searches and verdicts are numbers that the t
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -13,13 +14,15 @@ from pathlib import Path
 import pytest
 from ray.exceptions import RayActorError
 
-from db.errors import DeviceError
+from db.errors import ArchiveError, DeviceError
+from db.live import open_for_reading
 from db.records import SEED, Evaluation, Gate, Lineage, Problem
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evaluators.decomposition.records import Decomposition
-from evolve.cli.model_view import apart_lines, attempt_line, begin_line, outcome_words
+from evaluators.problems import load_problem
+from evolve.cli.model_view import apart_lines, attempt_line, begin_line, found_line, outcome_words
 from evolve.config import LanguageSettings, make_config
-from evolve.events import Progress, RunResult
+from evolve.events import Event, Judged, Progress, RunResult
 from evolve.models.budget import LEAST, Allotment, allotted, with_share
 from evolve.models.choice import best_apart
 from evolve.models.delivery import MOST_ATTEMPTS, deliver, suspect
@@ -236,6 +239,25 @@ def test_parts_whose_searches_fail_are_told_and_the_others_go_on(tmp_path: Path)
     written = write_model(ended.model_copy(update={"attempts": ()}), tmp_path / "a.duckdb", tmp_path / "out")
     rows = json.loads((Path(written.folder) / "summary.json").read_text())["parts"]
     assert {row["name"]: row["reason"] for row in rows if row["has_failed"]} == failed
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_a_search_that_fails_says_how_many_verdicts_there_were(tmp_path: Path) -> None:
+    archive, events = tmp_path / "a.duckdb", list[Event]()
+
+    def watch(event: Event) -> None:
+        events.append(event)
+        if isinstance(event, Judged):
+            raise ArchiveError("no space left", "make some")
+
+    problem = load_problem("fused_add_rms_norm")
+    values = {"problem": "m", "device": "cpu", "islands": 1, "evaluations": 40, "archive": str(archive)}
+    found = search_one("part", problem, Allotment(40), config=make_config(values), folder=tmp_path, on_event=watch)
+    assert (found.has_failed, found.reason, found.source) == (True, "no space left", "")
+    assert found.n_judged == sum(isinstance(one, Judged) for one in events) >= 1
+    with contextlib.closing(open_for_reading(archive, wait_s=60.0)) as reader:
+        assert len(reader.evaluations(found.run_id)) >= found.n_judged
+    assert found_line("part", found) == f"part: no space left, {found.n_judged} judged"
 
 
 def test_where_every_search_fails_nobody_says_that_no_part_got_faster() -> None:
