@@ -85,6 +85,7 @@ def bench(
         folder=out,
         on_row=_ignore if is_quiet else _say,
         on_begin=_ignore_seat if is_quiet else _say_seat,
+        on_look=_ignore_look if is_quiet else _say_look,
     )
     written = write_table(table, out)
     if as_json:
@@ -118,6 +119,14 @@ def _ignore_seat(module: Path, seat: Seat) -> None:
 
 def _say_seat(module: Path, seat: Seat) -> None:
     note(f"{module.stem}: begun on GPU {seat.gpus}")
+
+
+def _ignore_look(module: Path) -> None:
+    """Says nothing."""
+
+
+def _say_look(module: Path) -> None:
+    note(f"{module.stem}: looking at how much of its time can be won back")
 
 
 def row_values(row: BenchRow) -> dict[str, str]:

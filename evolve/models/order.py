@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from db.errors import EvolveError
@@ -15,7 +15,9 @@ from evolve.config import RunConfig
 from evolve.models.places import summary_in
 
 
-def in_order_of_gain(places: Mapping[Path, Path], config: RunConfig) -> list[Path]:
+def in_order_of_gain(
+    places: Mapping[Path, Path], config: RunConfig, on_look: Callable[[Path], None] = lambda _: None
+) -> list[Path]:
     """Modules, those first of which the largest share of the time can be won back: what libraries do not take.
 
     The share is measured where an earlier sitting took the module apart and was interrupted, else foreseen from its
@@ -24,13 +26,16 @@ def in_order_of_gain(places: Mapping[Path, Path], config: RunConfig) -> list[Pat
     Args:
         places: modules, each with the folder of its results.
         config: of each module's run; a foreseen share is for the rates of its target.
+        on_look: called with each module whose share is to be foreseen, as it is looked at: some take minutes.
     """
     if len(places) < 2:
         return list(places)
     shares = {module: _measured(place) for module, place in places.items()}
     unmeasured = [module for module, share in shares.items() if share is None]
     problems = {module: problem for module in unmeasured if (problem := _problem_of(module, config))}
-    shares |= dict(zip(problems, foreseen_shares(list(problems.values()), load_hardware(config.target)), strict=True))
+    asked, hardware = list(problems), load_hardware(config.target)
+    foreseen = foreseen_shares(list(problems.values()), hardware, on_look=lambda index: on_look(asked[index]))
+    shares |= dict(zip(asked, foreseen, strict=True))
     return sorted(places, key=lambda module: -1.0 if (share := shares[module]) is None else share, reverse=True)
 
 

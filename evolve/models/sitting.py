@@ -26,6 +26,7 @@ def bench_here(
     folder: Path,
     on_row: Callable[[BenchRow], None] = lambda _: None,
     on_begin: Callable[[Path, Seat], None] = lambda *_: None,
+    on_look: Callable[[Path], None] = lambda _: None,
 ) -> BenchTable:
     """Improves every module once on GPUs of this machine, those that can gain most first; the table is in their order.
 
@@ -35,6 +36,7 @@ def bench_here(
         improve: `run_model`.
         n_gpus: how many GPUs to use; None takes all.
         on_begin: called with a module that a process of its own begins, and where.
+        on_look: called with a module when it is looked at to see what it can gain, before anything runs.
 
     Raises:
         ConfigError: there are not so many GPUs here, or a cluster is to do it.
@@ -48,7 +50,7 @@ def bench_here(
     seats = _seats(config, n_gpus, len(unknown))
     for row in known:
         on_row(row)
-    unknown = in_order_of_gain({module: places[module] for module in unknown}, config)
+    unknown = in_order_of_gain({module: places[module] for module in unknown}, config, on_look)
     if seats and unknown:
         rows = bench_side_by_side(unknown, config, seats, folder=folder, on_row=on_row, on_begin=on_begin)
     else:

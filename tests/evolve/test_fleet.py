@@ -270,15 +270,16 @@ def test_modules_that_can_gain_most_come_first(tmp_path: Path) -> None:
 
 def test_the_table_is_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
     """What is known is not run again, whatever comes first; one module after the other without several GPUs."""
-    modules, out = modules_in(tmp_path, "z", "known", "a", failing=("z", "a")), tmp_path / "out"
-    rows: list[BenchRow] = []
+    modules, out = modules_in(tmp_path, "z", "known", "a"), tmp_path / "out"
+    rows, looked = list[BenchRow](), list[Path]()
     (out / "known").mkdir(parents=True)
     (out / "known" / "summary.json").write_text(summary(modules[1]))
 
     def improve(config: RunConfig) -> ModelRun:
         raise RuntimeError(f"a fault of evolve, met by {Path(config.problem).stem}")
 
-    table = bench_here(modules, config_in(tmp_path), improve, folder=out, on_row=rows.append)
+    table = bench_here(modules, config_in(tmp_path), improve, folder=out, on_row=rows.append, on_look=looked.append)
+    assert [module.stem for module in looked] == ["z", "a"]
     assert [row.module for row in table.rows] == ["z", "known", "a"] and table.rows[1].is_known
     assert [row.module for row in rows] == ["known", "z", "a"]
     assert table.rows[0].error.startswith("RuntimeError: a fault of evolve, met by z, see ")

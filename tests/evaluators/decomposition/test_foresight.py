@@ -64,3 +64,21 @@ def test_what_cannot_be_run_is_unknown_and_the_others_are_known(tmp_path: Path) 
     raises, ends, mixed, plain = foreseen_shares(problems, load_hardware("h200"))
     assert raises is ends is None and plain == 1.0 and mixed is not None and 0.02 < mixed < 0.1
     assert foreseen_shares(problems[:1], load_hardware("h200"), deadline_s=0.01) == [None]
+
+
+def test_each_module_is_named_when_it_is_looked_at(tmp_path: Path) -> None:
+    """And not when all of them are known: the second one waits for whoever hears of it."""
+    heard, names = tmp_path / "heard", ("first", "second")
+    is_heard = f"__import__('os').path.exists({str(heard)!r})"
+    waits = f"x + 1 if any({is_heard} or __import__('time').sleep(0.01) for _ in range(500)) else missing"
+    for name, forward in zip(names, ("x + 1", waits), strict=True):
+        (tmp_path / f"{name}.py").write_text(BROKEN.format(forward))
+    looked: list[int] = []
+
+    def look(index: int) -> None:
+        looked.append(index)
+        if index == 1:
+            heard.touch()
+
+    problems = [load_problem(str(tmp_path / f"{name}.py")) for name in names]
+    assert foreseen_shares(problems, load_hardware("h200"), on_look=look) == [1.0, 1.0] and looked == [0, 1]
