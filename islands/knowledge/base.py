@@ -15,7 +15,7 @@ from islands.knowledge.ledger import Ledger
 from islands.knowledge.situation import Attempt, PriorKnowledge, Situation
 from islands.knowledge.summary import KnowledgeSummary
 from islands.knowledge.tally import Belief
-from islands.operators.base import Operator, cost_of
+from islands.operators.base import Operator, cost_of, kind_priors_of
 from islands.settings import IslandSettings
 
 N_RECENT = 32
@@ -53,7 +53,8 @@ class KnowledgeBase:
         self._settings = settings
         self._costs = {name: cost_of(operator) for name, operator in operators.items()}
         self._prior: PriorKnowledge | None = prior or PriorKnowledge()
-        self._ledger = Ledger({name: operator.prior for name, operator in operators.items()}, settings.knowledge)
+        priors = {name: operator.prior for name, operator in operators.items()}
+        self._ledger = Ledger(priors, settings.knowledge, kind_priors_of(operators))
         self._avoid = AvoidList(settings.knowledge.most_tries)
         self._calibration = Calibration()
         self._diversity = DiversityEnforcer()

@@ -10,7 +10,7 @@ from db.profile import PerformanceState
 from db.records import LatencyKind
 from db.techniques import techniques_for
 from islands.bandit import PRIOR
-from islands.knowledge.situation import Attempt, PriorKnowledge, levels_of
+from islands.knowledge.situation import Attempt, PriorKnowledge, kernel_kind_of, levels_of
 from islands.knowledge.tally import Belief, Counts, Tally, counts_of
 from islands.settings import KnowledgeSettings
 
@@ -43,9 +43,16 @@ class Ledger:
     level, move); or of a technique right after another, (technique, "", "", previous).
     """
 
-    def __init__(self, priors: Mapping[str, float], settings: KnowledgeSettings) -> None:
-        """`priors` has the octaves that each operator takes its tries to gain."""
+    def __init__(
+        self,
+        priors: Mapping[str, float],
+        settings: KnowledgeSettings,
+        kind_priors: Mapping[str, Mapping[str, float]] | None = None,
+    ) -> None:
+        """`priors` has the octaves that each operator takes its tries to gain, `kind_priors` those on kinds of kernels
+        of which it knows more."""
         self._priors = priors
+        self._kind_priors = kind_priors or {}
         self._settings = settings
         self._before: dict[Key, Tally] = {}
         self._here: dict[Key, Tally] = {}
@@ -119,7 +126,8 @@ class Ledger:
         return any((technique, level) in self._moved for level in _move_levels(state))
 
     def _technique(self, technique: str, state: str) -> Belief:
-        belief = Belief.prior(self._priors.get(technique, PRIOR), OPERATOR_TRIES)
+        prior = self._kind_priors.get(technique, {}).get(kernel_kind_of(state), self._priors.get(technique, PRIOR))
+        belief = Belief.prior(prior, OPERATOR_TRIES)
         belief = self._narrowed(belief, (technique, ""), OPERATOR_TRIES)
         if technique in advised_in(state):
             belief = belief.likelier(ADVICE)

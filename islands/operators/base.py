@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from db.records import Verdict
@@ -56,3 +56,18 @@ class Operator(Protocol):
         parent in `program_id`. A source that cannot be understood gives None: nothing is raised for it.
         """
         ...
+
+
+@runtime_checkable
+class KindAware(Protocol):
+    """An operator that may expect more on some kinds of kernels than on others.
+
+    `kind_priors` has what stands in the place of its `prior` on each kind that it knows something of.
+    """
+
+    kind_priors: Mapping[str, float]
+
+
+def kind_priors_of(operators: Mapping[str, Operator]) -> dict[str, Mapping[str, float]]:
+    """What operators expect on kinds of kernels, by name and kind; nothing of those that take all for alike."""
+    return {name: operator.kind_priors for name, operator in operators.items() if isinstance(operator, KindAware)}

@@ -11,11 +11,14 @@ from db.measures import Tier
 from db.profile import BottleneckReport, PerformanceState
 from db.recipes import Recipe, Setting
 from db.records import LatencyKind
+from islands.knowledge import KnowledgeBase, Situation
 from islands.operators import default_operators
 from islands.operators.recipe import FollowRecipe, settings_of, techniques_of, with_settings
 from islands.operators.structural.analysis import analyse
 from islands.operators.structural.knobs import knobs_of
+from islands.settings import IslandSettings
 
+KINDS = ("scan", "matmul", "reduction")
 SOURCES = kernel_sources()
 SOFTMAX = SOURCES["row_softmax"]
 SOURCE_RECIPE = Recipe(
@@ -93,6 +96,23 @@ def test_what_gained_more_is_expected_to_gain_more() -> None:
     naive = SOURCE_RECIPE.model_copy(update={"octaves": 6.0})  # its search began with a program 64 times slower
     assert FollowRecipe([], [naive]).prior == pytest.approx(1.6)
     assert priors == [pytest.approx(0.08), pytest.approx(0.8 * 0.37 / 0.7), pytest.approx(0.48), 0.0]
+
+
+def test_what_is_expected_of_a_recipe_is_what_those_for_the_kind_of_kernel_gained() -> None:
+    scan, product, unknown = (
+        SOURCE_RECIPE.model_copy(
+            update={"octaves": octaves, "state": f"dram_bandwidth/-/-/{kind}/sm_90" if kind else ""}
+        )
+        for octaves, kind in ((0.1, "scan"), (2.0, "matmul"), (0.5, ""))
+    )
+    known = FollowRecipe([], [scan, product])
+    assert known.kind_priors == {"scan": pytest.approx(0.08), "matmul": pytest.approx(1.6)}
+    assert known.prior == pytest.approx(0.8 * 4.01 / 2.1)
+    assert FollowRecipe([], [scan, unknown]).kind_priors == {"scan": pytest.approx(0.8 * 0.26 / 0.6)}  # both are drawn
+    settings = IslandSettings(operator_choice="knowledge")
+    base = KnowledgeBase({known.name: known}, settings)
+    said = {kind: base.predict(Situation(f"dram_bandwidth/-/-/{kind}/sm_90"), known.name) for kind in KINDS}
+    assert said["scan"] < 0.1 < 1.0 < said["reduction"] < said["matmul"]  # of reductions nothing is known
 
 
 def test_what_a_recipe_did_is_taken_apart_again() -> None:
