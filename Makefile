@@ -17,7 +17,6 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/.installed
-	mkdir -p evolve-out
 	$(BIN)/evolve run softmax --preset demo --archive evolve-out/demo.duckdb --out evolve-out/demo
 	$(BIN)/evolve best softmax --archive evolve-out/demo.duckdb
 	@echo "open evolve-out/demo/report.html"

@@ -315,7 +315,7 @@ def shadows(name: str, places: list[str] | None = None) -> list[Path]:
 
 
 def _disk(archive: Path) -> Iterator[Finding]:
-    folder = archive.resolve().parent
+    folder = next(place for place in archive.resolve().parents if place.exists())  # a run makes the others
     for name, place in (("disk for the archive", folder), ("disk for temporary files", Path(_temporary()))):
         if not place.is_dir():
             yield Finding(name=name, status=Status.FAIL, found=f"{place} is no folder", advice=f"mkdir -p {place}")

@@ -29,15 +29,24 @@ def check_start(config: RunConfig, device: DeviceKind, *, wait_s: float = 0.0) -
     Raises:
         ConfigError: an unknown topology or target.
         ClusterError: nobody listens at the address of the cluster.
-        ArchiveError: the archive cannot be opened for writing, or the folder for results cannot be made.
+        ArchiveError: the archive cannot be opened for writing, or its folder or that for results cannot be made.
     """
     make_topology(config.topology)
     if device is DeviceKind.CPU:
         load_hardware(config.target)
     check_reachable(config.cluster.address)
     _check_folder(Path(config.out or "evolve-out"))
+    _make_folder_of(Path(config.archive))
     with contextlib.closing(ProgramArchive.open(config.archive, wait_s=max(wait_s, READER_WAIT_S))):
         pass
+
+
+def _make_folder_of(archive: Path) -> None:
+    try:
+        archive.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"cannot make the folder of the archive {archive}: {error.strerror}"
+        raise ArchiveError(message, "name another file: --archive FILE") from None
 
 
 def _check_folder(folder: Path) -> None:

@@ -22,7 +22,7 @@ from evolve.founding import Founding
 from evolve.judging import Judge
 from evolve.ordered import FirstTold, OrderedLoop, Talk
 from evolve.progress import ProgressMeter
-from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, Patience, is_at_roofline
+from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, STAGNATION, Patience, is_at_roofline
 from islands.dialogues import Question
 from islands.grid import AddStatus
 from islands.llm.exchange import Outcome
@@ -97,6 +97,8 @@ class Search:
         for index, island in enumerate(self._islands):
             own = [e for e in judged if e.candidate.island == index]
             await answer(island.restore.remote(own, _parents_abroad(own, judged)))
+        if judged:  # whoever watches must know what was the best before
+            self._on_event(Ticked(progress=await self.look()))
 
     async def seed(self, seeds: Sequence[Seed]) -> None:
         """Judge the first programs on the first island, and give them to all.
@@ -323,7 +325,7 @@ class Search:
         """End a search that stands still, or help an island that does."""
         has_begun = progress.best is not None
         if self._stop_when_stagnant and has_begun and all(island.is_stagnant for island in progress.islands):
-            self._budget.stop("stagnation")
+            self._budget.stop(STAGNATION)
         await self.rescue(progress.islands)
 
     async def rescue(self, islands: Sequence[IslandSummary]) -> None:

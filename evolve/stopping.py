@@ -10,6 +10,7 @@ from islands.llm.exchange import Completion, Outcome
 
 NO_FIRST_PROGRAM = "no first program was found"
 ROOFLINE = "roofline"
+STAGNATION = "stagnation"
 
 NEAR_FLOOR = 0.85  # of the physical floor: a program that moves more bytes than it must can be at the roof and slow
 

@@ -71,8 +71,11 @@ class LiveView:
         elif isinstance(event, CrewChanged):
             self._improvements.append(event.what)
         elif isinstance(event, Ticked) and self._started is not None:
-            width = self._live.console.width
-            view = panels.dashboard(self._started, event.progress, self._improvements, width=width)
+            self._best = best_so_far(event.progress, self._best)
+            size = self._live.console.size
+            view = panels.dashboard(
+                self._started, event.progress, self._improvements, width=size.width, height=size.height
+            )
             self._live.update(view, refresh=True)
 
     def _note(self, event: Judged) -> None:
@@ -106,9 +109,11 @@ class LineView:
             print(no_answer_line(event), flush=True)
         elif isinstance(event, CrewChanged):
             print(event.what, flush=True)
-        elif isinstance(event, Ticked) and time.monotonic() - self._last >= self._every_s:
-            self._last = time.monotonic()
-            print(progress_line(event.progress, self._kind), flush=True)
+        elif isinstance(event, Ticked):
+            self._best = best_so_far(event.progress, self._best)
+            if time.monotonic() - self._last >= self._every_s:
+                self._last = time.monotonic()
+                print(progress_line(event.progress, self._kind), flush=True)
 
     def _note(self, event: Judged) -> None:
         line = improvement(event, self._best)
@@ -137,6 +142,11 @@ def start_line(event: RunStarted) -> str:
     beat = f"{event.baseline_name} {format_us(baseline)} us {run.latency_kind}" if baseline else event.baseline_name
     verb = "resumed" if event.resumed else "started"
     return f"{verb} run {run.run_id}: {event.problem.name} on {run.hardware.name}, baseline {beat}"
+
+
+def best_so_far(progress: Progress, known: float) -> float:
+    """The largest speed-up of a run: that of its earlier sittings too, which were not watched."""
+    return known if progress.best is None else max(known, progress.best.speedup)
 
 
 def improvement(event: Judged, best_speedup: float) -> str:

@@ -21,28 +21,50 @@ from islands.summary import CellSummary, IslandSummary
 MAX_ISLANDS = 12
 MAX_WIDTH = 140
 TIER_WIDTH = 15
+_FIXED_LINES = 15  # border, header, standing, budget, heat map, blank lines, and one for the cursor
+_SIDE_BY_SIDE = 97  # columns that both tables take
+_FEW = 2  # islands that are shown whatever the height
+_NEWS = 3  # lines that improvements get before islands do
 _SPACE = MeasureSpace()
 
 
-def dashboard(started: RunStarted, progress: Progress, improvements: Sequence[str], *, width: int) -> RenderableType:
-    """The whole view."""
+def dashboard(
+    started: RunStarted, progress: Progress, improvements: Sequence[str], *, width: int, height: int
+) -> RenderableType:
+    """The whole view, in `width` columns and, from 24 on, in `height` lines."""
     kind = started.run.latency_kind
     baseline_us = started.baselines_us.get(started.baseline_name)
     cells = [cell for island in progress.islands for cell in island.cells]
+    # narrower than the terminal: the ^C that a terminal echoes must not begin a line of its own
+    outer = min(width - 3, MAX_WIDTH)
+    tables, n_lines = _tables(progress, kind, width=outer - 4, height=height - _FIXED_LINES)
     parts: list[RenderableType] = [
         header(started),
         standing(started, progress),
         budget_bar(progress, width=min(width, 100)),
         Text(),
-        Columns([islands_table(progress.islands, kind), funnel_table(progress)], padding=(0, 4)),
+        tables,
         Text(),
-        heat_map(cells, kind=kind, baseline_us=baseline_us, width=min(width - 3, MAX_WIDTH)),
+        heat_map(cells, kind=kind, baseline_us=baseline_us, width=outer),
     ]
-    if improvements:
+    n_improvements = min(4, height - _FIXED_LINES - n_lines - 1)
+    if improvements and n_improvements > 0:
         parts.append(Text())
-        parts.append(Text("\n".join(improvements[-4:]), style="dim", overflow="ellipsis", no_wrap=True))
-    # narrower than the terminal: the ^C that a terminal echoes must not begin a line of its own
-    return Panel(Group(*parts), border_style="dim", padding=(0, 1), width=min(width - 3, MAX_WIDTH))
+        parts.append(Text("\n".join(improvements[-n_improvements:]), style="dim", overflow="ellipsis", no_wrap=True))
+    return Panel(Group(*parts), border_style="dim", padding=(0, 1), width=outer)
+
+
+def _tables(progress: Progress, kind: LatencyKind, *, width: int, height: int) -> tuple[RenderableType, int]:
+    """Islands and gates, side by side or, where there is no room, the gates in words; and how many lines they take."""
+    if width >= _SIDE_BY_SIDE:
+        n_islands = max(_FEW, min(MAX_ISLANDS, height - 1 - _NEWS))
+        tables = [islands_table(progress.islands, kind, n_islands), funnel_table(progress)]
+        return Columns(tables, padding=(0, 4)), 1 + max(min(n_islands, len(progress.islands)), len(progress.funnel))
+    gates = "   ".join(f"{gate} {count.passed}/{count.asked}" for gate, count in progress.funnel.items())
+    n_gates = math.ceil(len(gates) / max(1, width - 16))  # 16: what wrapping may waste at the end of a line
+    n_islands = max(_FEW, min(MAX_ISLANDS, height - 1 - n_gates - _NEWS))
+    table = islands_table(progress.islands, kind, n_islands)
+    return Group(table, Text(gates, style="dim")), 1 + min(n_islands, len(progress.islands)) + n_gates
 
 
 def header(started: RunStarted) -> Text:
@@ -52,9 +74,9 @@ def header(started: RunStarted) -> Text:
     text = Text.assemble(
         (started.problem.name, "bold"), f" on {run.hardware.name}  ", (run.latency_kind, _style(run.latency_kind))
     )
-    text.append(f"  {run.precision} precision  run {run.run_id}", style="dim")
+    text.append(f"  {run.precision} precision\nrun {run.run_id}", style="dim")
     if baseline is not None:
-        text.append(f"\nbaseline {started.baseline_name} {format_us(baseline)} us {run.latency_kind}")
+        text.append(f"  baseline {started.baseline_name} {format_us(baseline)} us {run.latency_kind}")
     return text
 
 
@@ -103,13 +125,14 @@ def time_left(progress: Progress) -> float | None:
     return min(limits, default=None)
 
 
-def islands_table(islands: Sequence[IslandSummary], kind: LatencyKind) -> Table:
-    """One line an island."""
+def islands_table(islands: Sequence[IslandSummary], kind: LatencyKind, n_most: int) -> Table:
+    """One line an island, in `n_most` lines below the titles."""
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("island", justify="right")
     for title in ("told", "in flight", f"best {kind}", "cells", "QD", "idle"):
         table.add_column(title, justify="right")
-    for island in islands[:MAX_ISLANDS]:
+    n_shown = len(islands) if len(islands) <= n_most else n_most - 1
+    for island in islands[:n_shown]:
         best = "" if island.best_speedup is None else format_times(island.best_speedup)
         idle = Text(str(island.n_idle), style="yellow" if island.is_stagnant else "")
         table.add_row(
@@ -121,8 +144,8 @@ def islands_table(islands: Sequence[IslandSummary], kind: LatencyKind) -> Table:
             f"{island.qd_score:.1f}",
             idle,
         )
-    if len(islands) > MAX_ISLANDS:
-        table.add_row("", Text(f"and {len(islands) - MAX_ISLANDS} more", style="dim"))
+    if len(islands) > n_shown:
+        table.add_row("", Text(f"and {len(islands) - n_shown} more", style="dim", no_wrap=True))
     return table
 
 

@@ -10,7 +10,12 @@ from evolve.cli.endings import INTERRUPTED
 from evolve.cli.options import DEFAULT_ARCHIVE
 from evolve.cli.words import claim
 from evolve.events import RunResult
-from evolve.stopping import NO_FIRST_PROGRAM
+from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, STAGNATION
+
+_ENDINGS = {
+    ROOFLINE: ": near what the hardware allows (--set stop_at_roofline=1 goes on)",
+    STAGNATION: ": no island improved any more (--set stop_when_stagnant=false goes on)",
+}
 
 
 def finish(result: RunResult, *, archive: str) -> None:
@@ -42,7 +47,7 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
     progress = result.progress
     lines = [
         ("judged", _judged(result)),
-        ("ended by", result.run.stop_reason or result.run.status.value),
+        ("ended by", _ending(result)),
     ]
     if result.best is not None:
         lines.append(("program", result.best_path or result.best.candidate.program_id))
@@ -55,10 +60,15 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
     elif result.run.status is RunStatus.WAITING:
         lines += _ways_on(result, option)
     elif progress.best is not None:
-        lines.append(("lineage", f"evolve lineage {progress.best.program_id[:12]}"))
+        lines.append(("lineage", f"evolve lineage {progress.best.program_id[:12]}{option}"))
     if result.digest:
         lines.append(("digest", result.digest))
     return lines
+
+
+def _ending(result: RunResult) -> str:
+    reason = result.run.stop_reason or result.run.status.value
+    return reason + _ENDINGS.get(reason, "")
 
 
 def _ways_on(result: RunResult, option: str) -> list[tuple[str, str]]:
@@ -74,6 +84,6 @@ def _ways_on(result: RunResult, option: str) -> list[tuple[str, str]]:
 def _judged(result: RunResult) -> str:
     progress = result.progress
     return (
-        f"{progress.n_judged} candidates in {format_seconds(progress.elapsed_s)}, "
+        f"{progress.n_judged} candidate{'s' * (progress.n_judged != 1)} in {format_seconds(progress.elapsed_s)}, "
         f"{progress.n_failed} failed, {progress.n_duplicates} repeated earlier work"
     )

@@ -92,7 +92,7 @@ def test_a_line_without_a_best_has_none() -> None:
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_the_view_fits_its_terminal(width: int) -> None:
     judged = evaluations(LatencyKind.MODELLED)
-    view = panels.dashboard(started(LatencyKind.MODELLED), progress_of(judged), ["1.42x" * 50], width=width)
+    view = panels.dashboard(started(LatencyKind.MODELLED), progress_of(judged), ["1.42x" * 50], width=width, height=50)
     lines = drawn(view, width).splitlines()
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
@@ -100,8 +100,32 @@ def test_the_view_fits_its_terminal(width: int) -> None:
     assert "near optimal" in text and "correctness" in text
 
 
+@pytest.mark.parametrize("n_islands", [1, 4, 8, 40])
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (100, 24), (120, 30), (160, 50)])
+def test_the_view_is_no_higher_than_its_terminal(width: int, height: int, n_islands: int) -> None:
+    judged = evaluations(LatencyKind.MODELLED)
+    islands = tuple(island_of(judged, index % 4) for index in range(n_islands))
+    progress = progress_of(judged).model_copy(update={"islands": islands})
+    news = [f"1.{k}2x, 508.3 us modelled, tile_size on island 0" for k in range(6)]
+    view = panels.dashboard(started(LatencyKind.MODELLED), progress, news, width=width, height=height)
+    lines = drawn(view, width).splitlines()
+    assert len(lines) < height
+    assert news[-1] in "\n".join(lines)
+
+
+def test_a_resumed_run_calls_nothing_new_that_was_known(capsys: pytest.CaptureFixture[str]) -> None:
+    view = LineView(every_s=1000.0)
+    judged = evaluations(LatencyKind.MODELLED)
+    view(started(LatencyKind.MODELLED))
+    view(Ticked(progress=progress_of(judged)))
+    for evaluation in judged:
+        view(Judged(evaluation=evaluation, status="new"))
+    assert "new best" not in capsys.readouterr().out
+
+
 def test_the_view_before_anything_is_correct() -> None:
-    view = panels.dashboard(started(LatencyKind.MEASURED), Progress(islands=(IslandSummary(island=0),)), [], width=80)
+    progress = Progress(islands=(IslandSummary(island=0),))
+    view = panels.dashboard(started(LatencyKind.MEASURED), progress, [], width=80, height=24)
     assert "nothing correct yet" in drawn(view) and "grid: empty" in drawn(view)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -95,6 +96,7 @@ def test_ctrl_c_ends_in_order_and_says_how_to_resume(interrupted: Interrupted) -
 def test_resume_finishes_the_run(interrupted: Interrupted, resumed: Ended) -> None:
     assert resumed.code == 0, resumed.err
     assert "resumed run" in resumed.out and "ended by  evaluations" in resumed.out
+    assert re.search(rf"lineage   evolve lineage \w{{12}} --archive {re.escape(str(interrupted.archive))}", resumed.out)
     ids = candidate_ids(interrupted.archive)
     assert len(ids) == len(set(ids)) == N_EVALUATIONS
     assert set(interrupted.known_before) <= set(ids)
