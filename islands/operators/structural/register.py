@@ -10,6 +10,7 @@ from islands.operators.structural.defer_reduction import DeferReduction
 from islands.operators.structural.eviction_policy import EvictionPolicy
 from islands.operators.structural.exp2 import Exp2
 from islands.operators.structural.fast_division import FastDivision
+from islands.operators.structural.fast_log import FastLog
 from islands.operators.structural.fast_tanh import FastTanh
 from islands.operators.structural.host_constant import HostConstant
 from islands.operators.structural.index_narrowing import IndexNarrowing
@@ -72,6 +73,7 @@ TECHNIQUES: tuple[type[Technique[Any]], ...] = (
     Reciprocal,
     FastDivision,
     FastTanh,
+    FastLog,
     LoopFlatten,
     LoopInvariants,
     MaxRegisters,
