@@ -60,11 +60,22 @@ def _tables(progress: Progress, kind: LatencyKind, *, width: int, height: int) -
         n_islands = max(_FEW, min(MAX_ISLANDS, height - 1 - _NEWS))
         tables = [islands_table(progress.islands, kind, n_islands), funnel_table(progress)]
         return Columns(tables, padding=(0, 4)), 1 + max(min(n_islands, len(progress.islands)), len(progress.funnel))
-    gates = "   ".join(f"{gate} {count.passed}/{count.asked}" for gate, count in progress.funnel.items())
-    n_gates = math.ceil(len(gates) / max(1, width - 16))  # 16: what wrapping may waste at the end of a line
-    n_islands = max(_FEW, min(MAX_ISLANDS, height - 1 - n_gates - _NEWS))
+    gates = _gate_lines(progress, width)
+    n_islands = max(_FEW, min(MAX_ISLANDS, height - 1 - len(gates) - _NEWS))
     table = islands_table(progress.islands, kind, n_islands)
-    return Group(table, Text(gates, style="dim")), 1 + min(n_islands, len(progress.islands)) + n_gates
+    n_lines = 1 + min(n_islands, len(progress.islands)) + len(gates)
+    return Group(table, *(Text(line, style="dim", no_wrap=True) for line in gates)), n_lines
+
+
+def _gate_lines(progress: Progress, width: int) -> list[str]:
+    """What each gate let through of what it was asked, in as many lines as `width` makes of it."""
+    lines = [""]
+    for gate, count in progress.funnel.items():
+        text = f"{gate} {count.passed}/{count.asked}"
+        if lines[-1] and len(lines[-1]) + 3 + len(text) > width:
+            lines.append("")
+        lines[-1] += f"   {text}" if lines[-1] else text
+    return lines
 
 
 def header(started: RunStarted) -> Text:
