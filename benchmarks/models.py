@@ -1,11 +1,11 @@
 """Whole models on one GPU: every module of benchmarks/models taken apart, improved, put together and judged.
 
-    OUT=out python benchmarks/models.py [NAME ...] [--evaluations 150] [--islands 8] [--seconds 540]
+    python benchmarks/models.py [NAME ...] [--evaluations 150] [--islands 8] [--seconds 540] [--out models-out]
 
 What `evolve bench benchmarks/models` does, and more: each delivered file then runs in a process that cannot import this
-project, with the original's state dict, and is held against the original. Results go to $OUT: a folder for each module
-as `evolve run` writes it, the table as `bench.json`, `bench.md` and `bench.html`, `delivered.json`. What is in $OUT
-already is not run again, and no module is begun after `--seconds`.
+project, with the original's state dict, and is held against the original. Results go to `--out`: a folder for each
+module as `evolve run` writes it, the table as `bench.json`, `bench.md` and `bench.html`, `delivered.json`. What is
+there already is not run again, and no module is begun after `--seconds`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = ROOT / "benchmarks" / "models"
-OUT = Path(os.environ.get("OUT", "models-out")).resolve()
 sys.path[0] = str(ROOT)  # not benchmarks/: workers import what this imports
 
 
@@ -36,8 +35,9 @@ def main() -> None:
     asked = arguments()
     named = [MODULES / f"{name}.py" for name in asked.names] if asked.names else [MODULES]
     values = {"problem": "", "evaluations": asked.evaluations, "islands": asked.islands}
-    OUT.mkdir(parents=True, exist_ok=True)
-    config = make_config({**values, "archive": str(OUT / "models.duckdb")})
+    out = asked.out.resolve()
+    out.mkdir(parents=True, exist_ok=True)
+    config = make_config({**values, "archive": str(out / "models.duckdb")})
     start, rows = time.monotonic(), []
     for module in modules_of(named):
         if time.monotonic() - start > asked.seconds:
@@ -45,12 +45,12 @@ def main() -> None:
             continue
         print(f"== {module.stem}", flush=True)
         began = time.monotonic()
-        rows += bench([module], config, lambda own: run_model(own, ModelView()), folder=OUT).rows
+        rows += bench([module], config, lambda own: run_model(own, ModelView()), folder=out).rows
         print(f"== {rows[-1].model_dump_json()} in {time.monotonic() - began:.0f} s", flush=True)
-        write_table(BenchTable(rows=tuple(rows)), OUT)
+        write_table(BenchTable(rows=tuple(rows)), out)
     print("\n".join(summary_lines(BenchTable(rows=tuple(rows)))), flush=True)
-    delivered = {row.module: checked(row.module, row.best_path) for row in rows if row.best_path}
-    (OUT / "delivered.json").write_text(json.dumps(delivered, indent=2) + "\n")
+    delivered = {row.module: checked(row.module, row.best_path, out) for row in rows if row.best_path}
+    (out / "delivered.json").write_text(json.dumps(delivered, indent=2) + "\n")
     print(json.dumps(delivered, indent=2))
 
 
@@ -59,18 +59,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--evaluations", type=int, default=150)
     parser.add_argument("--islands", type=int, default=8)
-    parser.add_argument("--seconds", type=float, default=540.0)
+    parser.add_argument("--seconds", type=float, default=540.0, help="no module is begun after so long")
+    parser.add_argument("--out", type=Path, default=Path("models-out"))
     return parser.parse_args()
 
 
 # ------------------------------------------------------------------------------------- delivered files by themselves
 
 
-def checked(name: str, path: str) -> object:
+def checked(name: str, path: str, out: Path) -> object:
     """What a delivered file does where this project is not to be had."""
     from benchmarks.decompose_probe import CHECK
 
-    data = OUT / f"{name}.data.pt"
+    data = out / f"{name}.data.pt"
     made = subprocess.run(
         [sys.executable, "-c", PREPARE, str(MODULES / f"{name}.py"), str(data)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -80,7 +81,7 @@ def checked(name: str, path: str) -> object:
     if made.returncode:
         return made.stderr.decode(errors="replace")[-2000:]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    command = [sys.executable, "-P", "-c", CHECK, str(data), str(OUT / "timing.lock"), path]
+    command = [sys.executable, "-P", "-c", CHECK, str(data), str(out / "timing.lock"), path]
     done = subprocess.run(command, env=environment, cwd="/", capture_output=True, timeout=120, check=False)
     data.unlink()
     text = done.stdout.decode(errors="replace").strip()

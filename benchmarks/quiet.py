@@ -1,12 +1,14 @@
-"""The figures that need a quiet, large machine, part after part, each with a limit to its time.
+"""The figures that need a quiet, large machine, or a GPU to themselves: part after part, each with a limit to its time.
 
     python -m benchmarks.quiet --list                          # parts, what they measure, how long they take
-    python -m benchmarks.quiet --out figures                   # all of them
+    python -m benchmarks.quiet --out figures                   # all that need no GPU
+    python -m benchmarks.quiet --out figures --gpu             # all that need one
     python -m benchmarks.quiet --out figures --parts archive scale-64
     python -m benchmarks.quiet --out figures --minutes 9       # begin no part that may not end by then; go on later
 
 Every part is a command of its own that leaves JSON in the folder, and what it printed beside it. `quiet.json` says how
-each of them ended; those that ended well are not run again. Made for 32 cores; nodes and spot need root.
+each of them ended; those that ended well are not run again, and most of those that ran out of time go on where they
+were. Made for 32 cores; nodes and spot need root.
 """
 
 from __future__ import annotations
@@ -37,12 +39,23 @@ class Part(NamedTuple):
     takes_s: int  # on 32 cores
     limit_s: int
     is_on_node: bool = False  # which has a /tmp of its own
+    needs_gpu: bool = False
 
 
 def _scale(n_evaluators: int, islands: str, takes_s: int) -> Part:
     about = f"{n_evaluators} simulated GPUs; {islands} islands"
     command = f"-m benchmarks.scale --evaluators {n_evaluators} --islands {islands} --seconds 20"
     return Part(about, f"{command} --out OUT/scale-{n_evaluators}.jsonl", takes_s, 2 * takes_s + 60)
+
+
+def _models(kind: str, names: str) -> Part:
+    folder = f"OUT/models-{names.split()[0]}"
+    command = f"benchmarks/models.py --evaluations 150 --seconds 330 --out {folder} {names}"
+    return Part(f"modules: {kind}", command, 450, 560, needs_gpu=True)
+
+
+def _on_gpu(about: str, arguments: str, takes_s: int, limit_s: int = 560) -> Part:
+    return Part(about, arguments, takes_s, limit_s, needs_gpu=True)
 
 
 PARTS = {
@@ -77,6 +90,40 @@ PARTS = {
         " --address HEAD --out OUT/nodes.jsonl",
         *(60, 200, True),
     ),
+    "gpu-tests": _on_gpu("the tests that need a GPU", "-m pytest -v -s -p no:cacheprovider tests/gpu", 300),
+    "models-scans": _models("scans", "gated_scan returns_to_go selective_scan token_losses"),
+    "models-rows": _models("norms and softmax", "long_layer_norm masked_softmax feature_normaliser unit_rows"),
+    "models-losses": _models(
+        "losses and pooling", "smoothed_cross_entropy distillation_loss softmax_pool image_norm_gelu"
+    ),
+    "models-blocks": _models(
+        "blocks that libraries dominate",
+        "linear_layernorm_gelu conv_epilogue attention_block residual_mlp resnet_block lstm wide_mlp",
+    ),
+    "ablation": _on_gpu(
+        "the search without each of its parts",
+        "-m benchmarks.ablation softmax cross_entropy --device cuda --jobs 2 --seeds 3 --evaluations 30 --minutes 8"
+        " --cache OUT/verdicts --out OUT/ablation",
+        540,
+    ),
+    "transfer": _on_gpu(
+        "what knowledge of other problems saves",
+        "-m benchmarks.transfer softmax l1_norm cross_entropy reverse_cumsum --device cuda --jobs 3 --seeds 3"
+        " --evaluations 30 --minutes 8 --learn layer_norm rms_norm kl_div cumsum fused_add_rms_norm int8_quant"
+        " --cache OUT/verdicts --out OUT/transfer",
+        540,
+    ),
+    "llm-operators": _on_gpu(
+        "what operators that ask a model land",
+        "-m benchmarks.llm_operators --jobs 4 --time 60s --out OUT/llm_operators",
+        400,
+    ),
+    "hostile-gpu": _on_gpu(
+        "300 candidates, three in ten hostile",
+        "-m benchmarks.hostile --candidates 300 --device cuda --at-once 16 --out OUT/hostile_gpu.json",
+        240,
+    ),
+    "contexts": _on_gpu("what contexts cost", "-m benchmarks.contexts", 60, 200),
 }
 NODE_FOLDER = Path("/var/tmp/evolve-figures")
 
@@ -118,21 +165,24 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("quiet-figures"))
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS), metavar="PART")
+    parser.add_argument("--parts", nargs="+", choices=list(PARTS), metavar="PART", help="whatever they need")
+    parser.add_argument("--gpu", action="store_true", help="the parts that need a GPU")
     parser.add_argument("--minutes", type=float, default=1e6)
     parser.add_argument("--again", action="store_true", help="run parts that ended well before, too")
     parser.add_argument("--list", action="store_true", help="say what the parts are, and run none")
     options = parser.parse_args(arguments)
+    parts = options.parts or [name for name, part in PARTS.items() if part.needs_gpu == options.gpu]
     if options.list:
         for name, part in PARTS.items():
-            print(f"{name:12}{part.takes_s:5} s, {part.limit_s:4} s at most   {part.about}")
+            where = "GPU" if part.needs_gpu else "   "
+            print(f"{name:14}{where} {part.takes_s:4} s, {part.limit_s:4} s at most   {part.about}")
         return
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     summary = out / "quiet.json"
     ended: dict[str, Any] = json.loads(summary.read_text()) if summary.exists() else {}
     ends_at = time.monotonic() + 60 * options.minutes
-    for name in options.parts:
+    for name in parts:
         left_s = ends_at - time.monotonic()
         if (ended.get(name, {}).get("status") == 0 and not options.again) or left_s < PARTS[name].takes_s:
             continue
@@ -140,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ended[name] = run_part(name, out, min(PARTS[name].limit_s, left_s))
         summary.write_text(json.dumps(ended, indent=1) + "\n")
         print(f"  status {ended[name]['status']} after {ended[name]['seconds']} s", flush=True)
-    sys.exit(0 if all(ended.get(name, {}).get("status") == 0 for name in options.parts) else 1)
+    sys.exit(0 if all(ended.get(name, {}).get("status") == 0 for name in parts) else 1)
 
 
 if __name__ == "__main__":
