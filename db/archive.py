@@ -344,6 +344,12 @@ def _check_reads(cursor: duckdb.DuckDBPyConnection, sql: str) -> None:
         raise QueryError(f"only questions are answered, not {kind}", "use SELECT; evolve export writes files")
 
 
+_TABLES = (
+    "tables: runs, problems, programs, evaluations, elites, attempts, llm_calls, llm_questions, lessons, explanations,"
+    " learnt_techniques, opinions; DESCRIBE evaluations lists the columns of one"
+)
+
+
 @contextmanager
 def _refused(path: Path) -> Iterator[None]:
     """Turns what is wrong with a question into a `QueryError`; what is wrong with the archive's file passes through."""
@@ -357,11 +363,8 @@ def _refused(path: Path) -> Iterator[None]:
         # a question may name files of its own, and theirs are its faults
         if is_file_fault(error) and (str(path) in str(error) or "Corrupt" in str(error)):
             raise
-        raise QueryError(
-            str(error).splitlines()[0],
-            "tables: runs, problems, programs, evaluations, elites, attempts, llm_calls, llm_questions, lessons,"
-            " explanations, learnt_techniques, opinions",
-        ) from error
+        said, *advice = str(error).partition("\n\n")[0].splitlines()
+        raise QueryError(said, " ".join(advice) or _TABLES) from error
 
 
 def _plain(value: Any) -> Any:

@@ -99,7 +99,7 @@ def resume_search(
     with contextlib.closing(open_for_reading(Path(archive), wait_s=RESUME_WAIT_S)) as reader:
         run = reader.run(run_id) if run_id else reader.last_unfinished_run()
         if run is None:
-            raise NotFoundError(f"{archive} has no unfinished run", "name one of `evolve query 'FROM runs'`")
+            raise NotFoundError(f"{archive} has no unfinished run", _what_to_resume(archive, reader.last_waiting_run()))
         config, judged = make_config({**run.config, "archive": archive}), reader.evaluations(run.run_id)
         if cluster_address is not None:
             cluster = config.cluster.model_copy(update={"address": cluster_address})
@@ -113,6 +113,12 @@ def resume_search(
     seeds = collect_seeds(config, problem)
     start = _Start(config, with_seeds(problem, seeds), run.device, seeds, run, totals, elapsed_s)
     return _go(start, on_event)
+
+
+def _what_to_resume(archive: str, waiting: Run | None) -> str:
+    if waiting is not None:
+        return f"{waiting.run_id} waits for answers: evolve llm import {waiting.run_id} ANSWERS --archive {archive}"
+    return "name a run to continue one that ended; `evolve query 'SELECT run_id, status FROM runs'` lists them"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from db.errors import ConfigError
 from db.llm_calls import LlmCall
 from evolve.cli.console import Column, note, print_json, print_table
 from evolve.cli.endings import guarded
-from evolve.cli.options import DEFAULT_ARCHIVE, Archive, AsJson
+from evolve.cli.options import DEFAULT_ARCHIVE, Archive, AsJson, archive_option
 from evolve.llm import llm_calls, llm_totals, pending_prompts, sum_of, take_answers
 from evolve.queries import reading
 
@@ -87,7 +87,8 @@ def export(
     for name, n in prompts.n_questions.items():
         note(f"{n} for {name}")
     if output is not None:
-        note(f"wrote {output}; take its answers in with: evolve llm import {prompts.run_id} ANSWERS")
+        command = f"evolve llm import {prompts.run_id} ANSWERS{archive_option(archive)}"
+        note(f"wrote {output}; take its answers in with: {command}")
 
 
 @app.command("import")

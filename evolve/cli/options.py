@@ -20,6 +20,11 @@ Shapes = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 
+def archive_option(archive: Path | str) -> str:
+    """What a command that is proposed needs to find this archive; nothing where that is the usual one."""
+    return "" if str(archive) == str(DEFAULT_ARCHIVE) else f" --archive {archive}"
+
+
 def parse_shapes(shapes: Sequence[str]) -> dict[str, int | float]:
     """Sizes from `name=value` texts.
 

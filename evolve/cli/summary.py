@@ -7,7 +7,7 @@ import typer
 from db.records import RunStatus
 from evolve.cli.console import console, format_seconds
 from evolve.cli.endings import INTERRUPTED
-from evolve.cli.options import DEFAULT_ARCHIVE
+from evolve.cli.options import archive_option
 from evolve.cli.words import claim
 from evolve.events import RunResult
 from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, STAGNATION
@@ -54,7 +54,7 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
     if result.report_path:
         lines.append(("report", result.report_path))
     lines.append(("archive", archive))
-    option = "" if archive == str(DEFAULT_ARCHIVE) else f" --archive {archive}"
+    option = archive_option(archive)
     if result.run.status is RunStatus.INTERRUPTED:
         lines.append(("resume", f"evolve resume {result.run.run_id}{option}"))
     elif result.run.status is RunStatus.WAITING:

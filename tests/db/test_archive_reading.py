@@ -282,6 +282,13 @@ def test_what_is_no_question_is_refused(archive: ArchiveReader, sql: str) -> Non
     assert archive.query("SELECT count(*) FROM evaluations").rows == [(len(EVALUATIONS),)]
 
 
+def test_a_name_that_is_nearly_right_is_told(archive: ArchiveReader) -> None:
+    for sql, near in (("SELECT tecnique FROM evaluations", '"technique"'), ("SELECT * FROM evals", '"evaluations"')):
+        with pytest.raises(QueryError) as caught:
+            archive.query(sql)
+        assert near in caught.value.hint and "LINE 1" not in caught.value.hint
+
+
 # ----------------------------------------------------------------------------------------------------------- export
 
 

@@ -9,10 +9,12 @@ import pytest
 from support.runs import make_problem, make_run
 
 from db.archive import ProgramArchive
+from db.errors import NotFoundError
 from db.llm_calls import LlmCall
 from db.llm_questions import LlmQuestion, QuestionStatus
 from evolve.cli.main import main
 from evolve.llm import sum_of
+from evolve.run import resume_search
 from islands.llm.exchange import Message, Request
 from islands.llm.models import read_model
 
@@ -118,6 +120,18 @@ def test_questions_that_wait_are_printed_or_written(waiting: Path, capsys: pytes
     file = waiting.parent / "new" / "prompts.jsonl"
     assert printed(capsys, "llm", "export", "r1a2b3c4", "-o", str(file), "--archive", str(waiting)) == ""
     assert file.read_text().splitlines() == lines
+
+
+def test_what_to_type_next_names_the_archive(waiting: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["llm", "export", "-o", str(waiting.parent / "prompts.jsonl"), "--archive", str(waiting)])
+    assert f"evolve llm import r1a2b3c4 ANSWERS --archive {waiting}" in capsys.readouterr().err
+
+
+def test_a_run_that_waits_is_not_resumed_but_answered(waiting: Path) -> None:
+    with pytest.raises(NotFoundError, match="no unfinished run") as caught:
+        resume_search(str(waiting))
+    assert "evolve llm import r1a2b3c4" in caught.value.hint
 
 
 @pytest.mark.parametrize(
