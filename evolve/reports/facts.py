@@ -14,6 +14,9 @@ from db.records import Evaluation, Gate, Latency, Outcome, Problem, Run
 from evolve.reports.limits import CeilingPoint, Limit, ceiling_points, limits_of
 
 CONFIRM = "confirm"  # the operator under which `evolve.search` records that a winner was judged a second time
+IMPROVES = (
+    1.01  # a technique did where its program is so many times as fast as its parent, as db.knowledge counts it too
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class TechniqueRow:
     tried: int
     duplicates: int
     passed: int
-    improved: int  # faster than the fastest of its parents, beyond both intervals
+    improved: int  # faster than the fastest of its parents by 1%, beyond both intervals
     best_gain: float | None  # latency of the fastest parent over its own; None when nothing passed
 
 
@@ -253,8 +256,9 @@ def _count(tally: _Tally, evaluation: Evaluation, parents: Sequence[Latency]) ->
         return
     tally.passed += 1
     if parents:
-        tally.gains.append(min(p.device_us for p in parents) / latency.device_us)
-        tally.improved += latency.high_us < min(p.low_us for p in parents)
+        gain = min(p.device_us for p in parents) / latency.device_us
+        tally.gains.append(gain)
+        tally.improved += gain >= IMPROVES and latency.high_us < min(p.low_us for p in parents)
 
 
 def ancestors_of(best: Evaluation, evaluations: Sequence[Evaluation]) -> list[tuple[int, Evaluation]]:

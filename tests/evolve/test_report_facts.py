@@ -102,6 +102,12 @@ def test_improved_means_clear_of_the_parents_interval() -> None:
     assert row.best_gain == pytest.approx(100 / 90)
 
 
+def test_a_gain_below_one_percent_is_no_improvement_even_where_latency_is_modelled_and_never_wavers() -> None:
+    parent = made(0, 100.0, spread=0.0)
+    (row,) = technique_rows([parent, made(1, 99.5, parents=[parent], spread=0.0)])
+    assert row.improved == 0
+
+
 def test_crossover_must_beat_the_faster_of_its_parents() -> None:
     one, other = made(0, 80.0), made(1, 60.0)
     child = made(2, 70.0, parents=[one, other])
