@@ -12,6 +12,7 @@ from islands.operators.structural.exp2 import Exp2
 from islands.operators.structural.fast_division import FastDivision
 from islands.operators.structural.fast_log import FastLog
 from islands.operators.structural.fast_tanh import FastTanh
+from islands.operators.structural.fuse_launches import FuseLaunches
 from islands.operators.structural.host_constant import HostConstant
 from islands.operators.structural.index_narrowing import IndexNarrowing
 from islands.operators.structural.keep_for_walk import KeepForWalk
@@ -47,6 +48,7 @@ TECHNIQUES: tuple[type[Technique[Any]], ...] = (
     TileSize,
     RowsPerProgram,
     OnePass,
+    FuseLaunches,
     DeferReduction,
     OnlineSoftmax,
     WelfordByCount,
