@@ -105,12 +105,17 @@ def best(
     archive.problem(problem)
     found = archive.best(problem, hardware_id=hardware_id, precision=precision, latency_kind=latency_kind)
     if found is None:
-        where = f" on {hardware_id}" if hardware_id else ""
-        raise NotFoundError(
-            f"no correct program for {problem!r} in {precision} precision{where}",
-            f"search first: evolve run {problem}",
-        )
+        asked = ", ".join(str(part) for part in (hardware_id, latency_kind, f"{precision} precision") if part)
+        raise NotFoundError(f"no correct program for {problem!r} ({asked})", _where_else(archive, problem))
     return found
+
+
+def _where_else(archive: ArchiveReader, problem: str) -> str:
+    """A hint for whom nothing was found: under which conditions there is something, or how to get it."""
+    grids = sorted({grid_of(elite)[1:] for elite in archive.elites(problem=problem)})
+    others = "; ".join(f"{hardware}, {kind}, {precision} precision" for hardware, kind, precision in grids)
+    search = f"search first: evolve run {problem}"
+    return f"there are some: {others}; for others {search}" if others else search
 
 
 def best_by_shape(

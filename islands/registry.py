@@ -20,5 +20,5 @@ def look_up(kind: str, name: str, known: Mapping[str, type[T]]) -> type[T]:
     if name in known:
         return known[name]
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(sorted(known))}."
+    hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(sorted(known))}"
     raise ConfigError(f"unknown {kind} {name!r}", hint)

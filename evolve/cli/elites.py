@@ -44,7 +44,11 @@ def elites(
     if as_json:
         print_json([_row(elite) for elite in found])
     elif not found:
-        note("no correct program yet")
+        note(
+            "no correct program that fits"
+            if any((problem, run, hardware, precision, kind))
+            else "no correct program yet"
+        )
     else:
         _print_grids(found)
 

@@ -42,7 +42,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         'evolve query "DESCRIBE evaluations"',
         "evolve query \"SELECT run_id, status, record->'config' FROM runs\" --json",
     ),
-    "export": ("evolve export tables", "evolve export evaluations.jsonl --format jsonl"),
+    "export": ("evolve export tables", "evolve export evaluations.jsonl"),
     "recheck": ("evolve recheck evolve.duckdb --top 5 --problem softmax",),
     "check": (
         "evolve check my_softmax.py --problem softmax",

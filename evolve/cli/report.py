@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from db.errors import ArchiveError
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive
 from evolve.queries import latest_run, reading
 from evolve.reports.build import write_report
@@ -27,5 +28,13 @@ def report(
     """
     with reading(archive) as reader:
         run_id = run or latest_run(reader).run_id
-        path = write_report(reader, run_id, out or Path("evolve-out") / run_id)
+        folder = out or Path("evolve-out") / run_id
+        try:
+            path = write_report(reader, run_id, folder)
+        except ArchiveError:  # which is an OSError too
+            raise
+        except OSError as error:
+            raise ArchiveError(
+                f"cannot write to {folder}: {error.strerror}", "name another folder: --out DIR"
+            ) from None
     print(path)

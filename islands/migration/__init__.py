@@ -11,7 +11,7 @@ TOPOLOGIES: dict[str, type[Topology]] = {topology.name: topology for topology in
 
 def make_topology(name: str) -> Topology:
     """A topology by its name. Raises ConfigError when there is none of this name."""
-    return look_up("migration topology", name, TOPOLOGIES)()
+    return look_up("migration topology", name.replace("_", "-"), TOPOLOGIES)()
 
 
 __all__ = ["TOPOLOGIES", "FullyConnected", "Ring", "Star", "Topology", "make_topology"]

@@ -121,6 +121,12 @@ def test_best_is_written_to_a_file(call: Call, tmp_path: Path) -> None:
     assert "class ModelNew" in path.read_text()
 
 
+def test_best_says_where_else_there_is_a_program(call: Call) -> None:
+    code, _, err = call("best", "softmax", "--hardware", "nvidia-l4", "--kind", "measured")
+    assert code == 2 and "(nvidia-l4, measured, reference precision)" in err
+    assert "measured, reference precision" in err.splitlines()[1] and "modelled" in err.splitlines()[1]
+
+
 def test_best_of_one_shape_cannot_be_autotuned(call: Call) -> None:
     code, _, err = call("best", "softmax", "--autotune")
     assert code == 2 and "one shape only: batch=4096 dim=65536" in err
@@ -227,6 +233,20 @@ def test_export_writes_what_other_tools_read(call: Call, tmp_path: Path) -> None
     assert {Path(line).name for line in out.splitlines()} >= {"runs.jsonl", "evaluations.jsonl", "programs.jsonl"}
     rows = [json.loads(line) for line in (tmp_path / "x" / "evaluations.jsonl").read_text().splitlines()]
     assert len(rows) == 60 and {row["run_id"] for row in rows} == {"m0de11ed"}
+
+
+def test_the_name_of_a_file_says_its_format(call: Call, tmp_path: Path) -> None:
+    assert call("export", str(tmp_path / "all.jsonl"))[0] == 0
+    assert len([json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]) == 140
+    code, _, err = call("export", str(tmp_path / "all.csv"))
+    assert code == 2 and "no format is called csv" in err and ".parquet or .jsonl" in err
+    assert not (tmp_path / "all.csv").exists()
+
+
+def test_a_report_that_cannot_be_written_is_no_fault_of_evolve(call: Call, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file")
+    code, _, err = call("report", "--out", str(tmp_path / "taken"))
+    assert code == 2 and "cannot write to" in err and "--out DIR" in err
 
 
 def test_report_of_the_latest_run_is_written(call: Call, tmp_path: Path) -> None:

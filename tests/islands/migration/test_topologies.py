@@ -90,6 +90,11 @@ def test_every_topology_is_held_to_the_contract() -> None:
     assert set(TOPOLOGIES) == {contract.topology.name for contract in TopologyContract.__subclasses__()}
 
 
+def test_archives_may_spell_a_name_as_it_once_was() -> None:
+    assert isinstance(make_topology("fully_connected"), FullyConnected)
+    assert isinstance(make_topology("fully-connected"), FullyConnected)  # as docs/configuration.md has it
+
+
 def test_a_misspelt_name_suggests_the_near_one() -> None:
     with pytest.raises(ConfigError) as error:
         make_topology("rign")
