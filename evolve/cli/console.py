@@ -148,6 +148,20 @@ def _print_plain(cells: Sequence[Sequence[str]], columns: Sequence[Column], titl
         print(_GAP.join(padded).rstrip())
 
 
+def print_pairs(pairs: Sequence[tuple[str, str]], *, width: int) -> None:
+    """A name and what it says on each line; in a terminal a long text stays in its column."""
+    if not is_terminal():
+        for name, text in pairs:
+            print(f"{name:<{width}}{text}".rstrip())
+        return
+    grid = RichTable.grid()
+    grid.add_column(width=width)
+    grid.add_column()
+    for name, text in pairs:
+        grid.add_row(Text(name), Text(text))
+    console().print(grid)
+
+
 def format_us(latency_us: float) -> str:
     """Microseconds with about four digits."""
     return f"{latency_us:.{3 if latency_us < 10 else 2 if latency_us < 100 else 1}f}"

@@ -14,7 +14,9 @@ def print_source(source: str, language: str = "python") -> None:
     """The source, coloured in a terminal and as it stands elsewhere."""
     text = source.strip("\n")
     if is_terminal():
-        console().print(Syntax(text, language, theme="ansi_dark", background_color="default", word_wrap=True))
+        coloured = Syntax(text, language, theme="ansi_dark", background_color="default").highlight(text)
+        coloured.rstrip()
+        console().print(coloured, soft_wrap=True)  # what is copied from the screen has the lines of the source
     else:
         print(text)
 

@@ -12,7 +12,7 @@ import typer
 
 from db.reading import ArchiveReader
 from db.techniques import CatalogueEntry, Seen
-from evolve.cli.console import Column, console, print_json, print_table
+from evolve.cli.console import Column, console, print_json, print_pairs, print_table
 from evolve.cli.options import DEFAULT_ARCHIVE, AsJson
 from evolve.queries import reading
 from evolve.techniques import technique as find_technique
@@ -88,9 +88,10 @@ def _print_whole(entry: CatalogueEntry) -> None:
     out = console()
     out.print(entry.name, style="bold")
     out.print(entry.changes)
-    for title, lines in _paragraphs(entry):
-        for k, line in enumerate(lines):
-            out.print(f"{title if k == 0 else '':<15}{line}")
+    print_pairs(
+        [(title if k == 0 else "", line) for title, lines in _paragraphs(entry) for k, line in enumerate(lines)],
+        width=15,
+    )
 
 
 def _paragraphs(entry: CatalogueEntry) -> Iterator[tuple[str, list[str]]]:

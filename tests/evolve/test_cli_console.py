@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 
 import pytest
 
@@ -48,6 +52,36 @@ def test_the_kinds_of_latency_share_no_column() -> None:
 def test_numbers_are_written_for_people() -> None:
     assert [format_us(us) for us in (1.8124, 68.04, 508.31)] == ["1.812", "68.04", "508.3"]
     assert [format_seconds(s) for s in (42.2, 185, 3725)] == ["42s", "3m05s", "1h02m"]
+
+
+def on_screen(code: str, columns: int = 40) -> str:
+    """What a terminal of so many columns is sent by `code`, without colours."""
+    reader, writer = os.openpty()
+    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm"}
+    child = subprocess.Popen([sys.executable, "-c", code], stdout=writer, stderr=writer, env=environment)
+    os.close(writer)
+    sent = b""
+    try:
+        while piece := os.read(reader, 4096):
+            sent += piece
+    except OSError:  # how Linux says that the other end is closed
+        pass
+    finally:
+        os.close(reader)
+    assert child.wait(timeout=60) == 0, sent
+    return re.sub(r"\x1b\[[\d;]*m", "", sent.decode()).replace("\r", "")
+
+
+def test_a_source_on_screen_has_its_own_lines_alone() -> None:
+    source = f"x = [{', '.join(map(str, range(40)))}]\ny = 1"
+    assert on_screen(f"from evolve.cli.source import print_source; print_source({source!r})") == source + "\n"
+
+
+def test_a_long_text_on_screen_stays_in_its_column() -> None:
+    code = f"from evolve.cli.console import print_pairs; print_pairs([('needs', {'one loop ' * 9!r})], width=10)"
+    first, *others = on_screen(code).splitlines()
+    assert first.startswith("needs     one loop") and others
+    assert all(line.startswith(" " * 10) and len(line) <= 40 for line in others)
 
 
 WIDE = [
