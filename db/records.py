@@ -273,6 +273,7 @@ class Launch(Record):
     constexprs: dict[str, Any] = Field(default_factory=dict)
     traffic: LaunchTraffic | None = None  # filled by the trace, for the model
     tensors: tuple[str, ...] = ()  # what its pointers are bound to, as `Capture.outputs` says it
+    unwritten_reads: tuple[str, ...] = ()  # arguments through which it reads what nobody has written in this call
 
 
 class TorchOp(Record):

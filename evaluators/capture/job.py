@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
@@ -19,10 +19,12 @@ from db.records import Capture, Hardware, Launch, TensorSpec
 from evaluators.capture.cubin import Resources, read_resources, text_hash
 from evaluators.capture.failure import KernelFailure, explain
 from evaluators.capture.fake_device import CUDA_0, fake_device
+from evaluators.capture.first_reads import find_accesses
 from evaluators.capture.occupancy import WARP_SIZE, occupancy_of
 from evaluators.capture.ptx import read_global_loads
 from evaluators.capture.tensors import AddressSpace, fake_tensor, fake_values
 from evaluators.capture.torch_ops import OpRecorder
+from evaluators.capture.unwritten import MadeHere, UnwrittenMemory, bound_memory, storage_key
 from evaluators.hardware import load_hardware
 from evaluators.sandbox.candidate import build, load_candidate
 from evaluators.sandbox.channel import Channel
@@ -45,17 +47,21 @@ def run_captured(payload: Mapping[str, Any]) -> Capture:
     """The capture of one forward. Raises what the candidate or the compiler raises."""
     hardware = Hardware.model_validate(payload["hardware"])
     addresses = AddressSpace()
-    recorder = LaunchRecorder(hardware, addresses)
+    memory = UnwrittenMemory()
+    recorder = LaunchRecorder(hardware, addresses, memory)
     with fake_device(hardware, addresses), recorder.in_place_of_launches():
-        forward, inputs = build_on_fakes(payload, addresses)
-        with OpRecorder(addresses, lambda: len(recorder.launches)) as operations:
+        with MadeHere() as made:
+            forward, inputs = build_on_fakes(payload, addresses)
+        memory.keep(made.tensors)
+        memory.give([*_tensors_of(inputs), *_weights_of(forward, payload.get("weight_specs", {}))])
+        with OpRecorder(addresses, lambda: len(recorder.launches), memory) as operations:
             result = forward(*inputs)
-        outputs = [addresses.describe(t) for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+        outputs = [addresses.describe(t) for t in _tensors_of(result)]
     return Capture(
         workload=payload["workload"],
         target=hardware.target,
         triton_version=triton.__version__,
-        launches=tuple(recorder.launches),
+        launches=tuple(recorder.finished()),
         torch_ops=tuple(operations.operations),
         outputs=tuple(outputs),
     )
@@ -82,6 +88,15 @@ def _named_weights(forward: Any) -> list[tuple[str, Any]]:
     if not isinstance(owner, torch.nn.Module):
         return []
     return [*owner.named_parameters(), *owner.named_buffers()]
+
+
+def _weights_of(forward: Any, given: Collection[str]) -> list[Any]:
+    """Weights that are the reference's; what a program registers beside them is its own."""
+    return [weight for name, weight in _named_weights(forward) if name in given]
+
+
+def _tensors_of(values: Any) -> list[Any]:
+    return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
 class TargetDriver:
@@ -120,10 +135,11 @@ class TargetDriver:
 class LaunchRecorder:
     """Takes the place of launching: Triton's own binder and compiler run, the kernel does not."""
 
-    def __init__(self, hardware: Hardware, addresses: AddressSpace) -> None:
+    def __init__(self, hardware: Hardware, addresses: AddressSpace, memory: UnwrittenMemory) -> None:
         self.launches: list[Launch] = []
         self._hardware = hardware
         self._addresses = addresses
+        self._memory = memory
         self._compile = jit.JITFunction.run
         self._resources: dict[str, tuple[str, Resources]] = {}  # by hash of the source that was compiled
 
@@ -133,8 +149,22 @@ class LaunchRecorder:
         triton.runtime.driver.set_active(TargetDriver(self._hardware))
         with ExitStack() as stack:
             stack.enter_context(patch.object(jit.JITFunction, "run", lambda fn, *a, **k: self.launch(fn, a, k)))
-            stack.enter_context(patch.object(autotuner.Autotuner, "run", run_first_configuration))
+            stack.enter_context(patch.object(autotuner.Autotuner, "run", lambda t, *a, **k: self._tuned(t, a, k)))
             yield
+
+    def finished(self) -> list[Launch]:
+        """The launches, with what is known when the call is over."""
+        kept = self._memory.kept_answers()
+        return [
+            launch.model_copy(update={"unwritten_reads": (*launch.unwritten_reads, *kept.get(i, ()))})
+            for i, launch in enumerate(self.launches)
+        ]
+
+    def _tuned(self, tuner: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Before a launch, an autotuner may set its arguments to zero, or to what its own code says."""
+        if tuner.reset_to_zero or tuner.user_defined_pre_hook or tuner.configs[0].pre_hook:
+            self._memory.give(_tensors_of((args, kwargs)))
+        return run_first_configuration(tuner, *args, **kwargs)
 
     def launch(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compiles and records one launch; answers the compiled kernel, as Triton does."""
@@ -160,7 +190,8 @@ class LaunchRecorder:
         )
         loads = read_global_loads(kernel.asm["ptx"])
         constexprs = {p.name for p in function.params if p.is_constexpr}
-        bound = [describe_argument(self._addresses, v) for k, v in arguments.items() if k not in constexprs]
+        passed = {k: v for k, v in arguments.items() if k not in constexprs}
+        bound = [describe_argument(self._addresses, v) for v in passed.values()]
         return Launch(
             kernel=function.fn.__name__,
             grid=launch_grid,
@@ -177,7 +208,17 @@ class LaunchRecorder:
             has_async_copies=loads.is_async,
             constexprs={k: plain_constant(v) for k, v in arguments.items() if k in constexprs},
             tensors=tuple(self._addresses.describe(v) for v in map(tensor_of, arguments.values()) if v is not None),
+            unwritten_reads=self._unwritten_reads(passed, kernel) if 0 not in launch_grid else (),
         )
+
+    def _unwritten_reads(self, passed: Mapping[str, Any], kernel: Any) -> tuple[str, ...]:
+        """Arguments through which a launch reads memory that nobody has written in this call."""
+        bound = bound_memory(passed)
+        if not self._memory.concerns(bound):
+            return ()
+        numbers = {name: value for name, value in passed.items() if isinstance(value, bool | int | float)}
+        accesses = find_accesses(kernel.asm.get("ttir", ""), [storage_key(b.tensor) for b in bound], numbers)
+        return self._memory.launch(len(self.launches), bound, accesses)
 
     def _read(self, kernel: Any) -> tuple[str, Resources]:
         if kernel.hash not in self._resources:

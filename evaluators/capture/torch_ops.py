@@ -14,6 +14,7 @@ from db.records import TorchOp
 from evaluators.capture.fake_device import inside_torch
 from evaluators.capture.flops import flops_of
 from evaluators.capture.tensors import AddressSpace
+from evaluators.capture.unwritten import UnwrittenMemory, storage_key
 
 # They allocate and touch nothing. zeros and full write, so they are recorded, as operations that the policy allows.
 ALLOCATIONS = frozenset(
@@ -64,9 +65,12 @@ class OperationNames(TorchDispatchMode):  # type: ignore[misc]
 class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
     """Records operations that move bytes. A value that the host reads (`.item()`) is answered with 1."""
 
-    def __init__(self, addresses: AddressSpace, n_launches: Callable[[], int]) -> None:
+    def __init__(
+        self, addresses: AddressSpace, n_launches: Callable[[], int], memory: UnwrittenMemory | None = None
+    ) -> None:
         super().__init__()
         self.operations: list[TorchOp] = []
+        self._memory = memory or UnwrittenMemory()
         self._addresses = addresses
         self._n_launches = n_launches
 
@@ -79,9 +83,21 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
                     raise
                 result = _one_of(args[0].dtype)
             inputs = tree_leaves((args, kwargs))
+            self._follow(operation, _tensors(inputs), _tensors(tree_leaves(result)))
             if not is_allocation_or_view(operation) and not _is_on_host(inputs):
                 self._record(operation, inputs, tree_leaves(result), flops_of(operation, args, kwargs, result))
         return result
+
+    def _follow(self, operation: Any, inputs: list[Any], outputs: list[Any]) -> None:
+        """Tells whose memory is written now."""
+        if _packet_name(operation) in ALLOCATIONS:
+            self._memory.allocate(outputs)
+        elif not str(operation).startswith("aten."):
+            self._memory.give(inputs + outputs)  # nobody knows what it writes
+        elif not is_allocation_or_view(operation):
+            written = outputs or inputs
+            own = {storage_key(tensor) for tensor in written}
+            self._memory.move([t for t in inputs if storage_key(t) not in own], written)
 
     def _record(self, operation: Any, inputs: list[Any], outputs: list[Any], flops: dict[str, float]) -> None:
         read = [] if _packet_name(operation) in ONLY_WRITES else _tensors(inputs)

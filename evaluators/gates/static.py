@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterator
 
 from db.errors import ConfigError
-from db.records import Capture, Gate, GateResult, Hardware
+from db.records import Capture, Gate, GateResult, Hardware, Launch
 from evaluators.gates import policy
 from evaluators.gates.host_code import host_findings
 from evaluators.gates.reachable import dotted_name, is_kernel, module_aliases, reachable_statements
@@ -108,6 +108,14 @@ def _launch_refusals(capture: Capture, hardware: Hardware | None) -> Iterator[st
                 f"kernel {launch.kernel} needs {launch.shared_bytes} bytes of shared memory, a block of "
                 f"{hardware.name} has {hardware.shared_bytes_per_block}; smaller tiles or fewer stages"
             )
+    yield from dict.fromkeys(_unwritten_refusal(launch) for launch in capture.launches if launch.unwritten_reads)
+
+
+def _unwritten_refusal(launch: Launch) -> str:
+    return (
+        f"kernel {launch.kernel} reads memory that nobody has written in this call ({', '.join(launch.unwritten_reads)}"
+        "): it may hold an answer of an earlier call; write it first, or begin with zeros"
+    )
 
 
 def check_run(operations: Collection[str], allowed_ops: Collection[str] = ()) -> GateResult:
