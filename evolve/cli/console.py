@@ -103,7 +103,10 @@ def column_widths(cells: Sequence[Sequence[str]], columns: Sequence[Column], wid
         del least[spare.pop()]
     if _total(least) > width:  # then numbers may break between words too
         least = {k: _least_width(texts[k], columns[k].is_whole) for k in least}
-    return _widened({k: max(map(len, texts[k])) for k in least}, least, width - _total(least))
+    for values_alone in (True, False):  # a title may have two lines before a value does
+        natural = {k: max(map(len, texts[k][1:] if values_alone else texts[k]), default=0) for k in least}
+        least = _widened(natural, least, width - _total(least))
+    return least
 
 
 def _total(widths: Mapping[int, int]) -> int:

@@ -124,7 +124,7 @@ _RECIPE_COLUMNS = [
     Column("problem", "problem"),
     Column("hardware_id", "GPU"),
     Column("latency_kind", "latency"),
-    Column("precision", "precision"),
+    Column("precision", "precision", is_spare=True),
     Column("gain", "over its first program", is_number=True),
     Column("techniques", "rewrites, in order"),
     Column("settings", "knobs"),
@@ -215,12 +215,12 @@ def _yes_or_no(value: bool) -> str:
 
 
 _LESSON_COLUMNS = [
-    Column("run_id", "run"),
+    Column("run_id", "run", is_whole=True, is_spare=True),
     Column("island", "island", is_number=True),
     Column("text", "lesson"),
 ]
 _EXPLANATION_COLUMNS = [
-    Column("candidate_id", "candidate", is_whole=True),
+    Column("candidate_id", "candidate", is_whole=True, is_spare=True),
     Column("diagnosis_was_right", "diagnosis was right", _yes_or_no),
     Column("fix_worked", "fix worked", _yes_or_no),
     Column("cause", "cause"),
@@ -272,7 +272,7 @@ def _percent(octaves: float) -> str:
 
 def _attempt_columns(kinds: Sequence[LatencyKind]) -> list[Column]:
     return [
-        Column("candidate_id", "candidate", is_whole=True),
+        Column("candidate_id", "candidate", is_whole=True, is_spare=True),
         Column("technique", "technique"),
         Column("detail", "what was changed"),
         Column("predicted_octaves", "predicted", _percent, is_number=True),
