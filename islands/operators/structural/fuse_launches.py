@@ -27,7 +27,8 @@ class FuseLaunches(Technique[LaunchPair]):
 
     def rewrite(self, context: Context, site: LaunchPair) -> Rewrite | None:
         edits = fusion_edits(context.program, site)
-        kept = ", which still stores its tensor" if site.tensor.is_used_later else ""
+        is_stored = any(handover.tensor.is_used_later for handover in site.handovers)
+        kept = ", which still stores its tensor" if is_stored else ""
         detail = f"launch of {site.second.kernel_name} into {site.first.kernel_name}{kept}"
         return None if edits is None else Rewrite(tuple(edits), detail)
 

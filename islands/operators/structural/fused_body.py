@@ -12,7 +12,7 @@ import libcst as cst
 from islands.operators.structural.analysis import Program, Scope, argument, children, descendants, names_in
 from islands.operators.structural.kernel_trace import TracedAccess
 from islands.operators.structural.lane_indices import Bounds, Digit, Index, Pointer, Variable, digits_of, one_digit
-from islands.operators.structural.launch_pairs import LaunchPair
+from islands.operators.structural.launch_pairs import Handover, LaunchPair
 from islands.operators.structural.names import bindings
 from islands.operators.structural.numberings import pieces_of
 from islands.operators.structural.text import Edit, splice
@@ -43,8 +43,8 @@ class Surroundings:
         self._program = program
         self._pair = pair
         self._device = program.alias("triton.language")
-        self._masks = {v: self._mask(v) for v in pair.masked}
-        ranks = [v.lanes.rank for v in pair.extents if v.lanes is not None]
+        self._masks = {v: self._mask(v) for v in pair.numbering.masked}
+        ranks = [v.lanes.rank for v in pair.numbering.extents if v.lanes is not None]
         self.ones = f"[{', '.join(['1'] * max(ranks, default=1))}]"
 
     def text(self, index: Index) -> str:
@@ -65,7 +65,7 @@ class Surroundings:
 
     @property
     def full_mask(self) -> str:
-        return self.mask(self._pair.extents) or f"{self._device}.full({self.ones}, True, {self._device}.int1)"
+        return self.mask(self._pair.numbering.extents) or f"{self._device}.full({self.ones}, True, {self._device}.int1)"
 
     def loaded(self, parameter: str, index: Index) -> str:
         """The name of what the first kernel has loaded from there already; empty where there is none."""
@@ -96,11 +96,11 @@ class Surroundings:
     def _holds_all(self, access: TracedAccess) -> bool:
         """Whether a load gives a value wherever the store stores one."""
         mask = Bounds() if access.mask is None else self._pair.before.value(access.mask, access.known)
-        extents = self._pair.extents
+        extents = self._pair.numbering.extents
         return isinstance(mask, Bounds) and all(v in extents and bound >= extents[v] for v, bound in mask.below)
 
     def _mask(self, variable: Variable) -> str:
-        bound = self._pair.extents[variable]
+        bound = self._pair.numbering.extents[variable]
         for name, value in self._pair.store.known.items():
             if value == Bounds(frozenset({(variable, bound)})):
                 return name
@@ -121,7 +121,7 @@ class Surroundings:
 
     def _shortest(self, digit: Digit) -> Digit:
         """Without a size where that follows from the extent of the variable."""
-        extent = self._pair.extents.get(digit.variable, 0)
+        extent = self._pair.numbering.extents.get(digit.variable, 0)
         is_last = digit.size is not None and digit.divisor * digit.size >= extent
         return digit._replace(size=None) if is_last else digit
 
@@ -151,22 +151,26 @@ class Body:
         self._device = program.alias("triton.language")
         first = pair.before.kernel
         self._locals = {*bindings(program, first), *(p.name for p in first.parameters)}
-        self._names = {name: _fresh(name, taken) for name in self._bound_names()}
-        self._value = _fresh(f"{pair.tensor.name}_value", taken)
+        self._names = {name: fresh_in(taken, name) for name in self._bound_names()}
+        self._values = {id(h.load.call): fresh_in(taken, f"{h.tensor.name}_value") for h in pair.handovers}
+
+    def value_of(self, handover: Handover) -> str:
+        """The line that keeps what the first kernel stores, rounded as its tensor would have it."""
+        value = argument(handover.store.call, 1, "value")
+        if value is None:
+            raise NotUnderstoodError("a store without a value")
+        rounded = f"{self._device}.cast({self._program.text(value)}, {self._device}.{handover.tensor.element})"
+        return f"{self._values[id(handover.load.call)]} = {rounded}"
 
     def lines(self) -> list[str]:
-        """The text of every statement that its stores need, from the value that the first kernel stores on."""
-        store = argument(self._pair.store.call, 1, "value")
-        if store is None:
-            raise NotUnderstoodError("a store without a value")
-        stored = f"{self._device}.cast({self._program.text(store)}, {self._device}.{self._pair.tensor.element})"
+        """The text of every statement that the second kernel's stores need."""
         needed: set[str] = set()
         kept: list[str] = []
         for line in reversed([self._line(small, value) for small, value in self._pair.trace.values]):
             if line is not None and (not line.binds or line.binds & needed):
                 needed = (needed - line.binds) | line.reads
                 kept.append(line.text)
-        return [f"{self._value} = {stored}", *reversed(kept)]
+        return kept[::-1]
 
     def _bound_names(self) -> list[str]:
         body = cast(cst.IndentedBlock, cast(cst.FunctionDef, self._kernel.node).body)
@@ -287,8 +291,8 @@ class Body:
 
     def _access(self, access: TracedAccess) -> str:
         """A load or store at the same element, under the first kernel's mask for what its address depends on."""
-        if access.call is self._pair.load.call:
-            return self._value
+        if id(access.call) in self._values:
+            return self._values[id(access.call)]
         index = self._translated(access.pointer.offset) if access.pointer is not None else None
         if access.pointer is None or index is None:
             raise NotUnderstoodError("an address that is not made of digits")
@@ -305,10 +309,10 @@ class Body:
         value = None if access.is_load else argument(access.call, 1, "value")
         parts += [] if value is None else [self._text(value)]
         parts += [mask] if mask else []
-        arguments = ", ".join([*parts, *self._options(access, mask)])
+        arguments = ", ".join([*parts, *self._options(access, bool(extra))])
         return f"{self._device}.{'load' if access.is_load else 'store'}({arguments})"
 
-    def _options(self, access: TracedAccess, mask: str) -> list[str]:
+    def _options(self, access: TracedAccess, extra: bool) -> list[str]:
         """What an access says beside its address, value and mask."""
         other = argument(access.call, 2, "other") if access.is_load else None
         rest = [a for a in access.call.args if a.keyword is not None]
@@ -317,11 +321,11 @@ class Body:
         n_plain = len(access.call.args) - len(rest)
         if n_plain > 3:
             raise NotUnderstoodError("options without names")
-        return [*([f"other={self._text(other)}"] if other is not None and mask else []), *texts]
+        return [*([f"other={self._text(other)}"] if other is not None and extra else []), *texts]
 
     def _check_store(self, access: TracedAccess) -> None:
         """Every element is stored, each at a place of its own."""
-        whole = {self._pair.element: self._pair.n_elements}
+        whole = {self._pair.numbering.element: self._pair.numbering.n_elements}
         is_injective = access.pointer is not None and pieces_of(access.pointer.offset, whole)
         mask = None if access.mask is None else self._pair.trace.value(access.mask, access.known)
         covered = access.mask is None or (isinstance(mask, Bounds) and self._is_whole(mask))
@@ -344,7 +348,9 @@ class Body:
 
     def _is_whole(self, bounds: Bounds) -> bool:
         """Whether every element fulfils a mask."""
-        return all(v == self._pair.element and bound >= self._pair.n_elements for v, bound in bounds.below)
+        return all(
+            v == self._pair.numbering.element and bound >= self._pair.numbering.n_elements for v, bound in bounds.below
+        )
 
     def _index(self, index: Index) -> str:
         translated = self._translated(index)
@@ -353,7 +359,7 @@ class Body:
         return self._around.text(translated)
 
     def _translated(self, index: Index) -> Index | None:
-        return self._pair.digits.translated(index)
+        return self._pair.numbering.digits.translated(index)
 
 
 def is_elementwise(program: Program, call: cst.Call) -> bool:
@@ -380,7 +386,7 @@ def _makes_constant(program: Program, call: cst.Call) -> bool:
     return program.device_call(call) in ("full", "zeros") and (single or isinstance(shape, cst.Attribute))
 
 
-def _fresh(name: str, taken: set[str]) -> str:
+def fresh_in(taken: set[str], name: str) -> str:
     """The name itself where nothing uses it yet, else with a number; taken from then on."""
     fresh, n = name, 1
     while fresh in taken:

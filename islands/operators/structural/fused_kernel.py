@@ -7,10 +7,11 @@ from typing import NamedTuple, cast
 import libcst as cst
 
 from islands.operators.structural.analysis import Program, Scope, descendants, integer, names_in
-from islands.operators.structural.fused_body import Body, NotUnderstoodError
+from islands.operators.structural.fused_body import Body, NotUnderstoodError, fresh_in
 from islands.operators.structural.grids import fresh_name
+from islands.operators.structural.handovers import is_only_loaded
 from islands.operators.structural.host_facts import occurrences
-from islands.operators.structural.launch_pairs import LaunchPair, is_only_loaded, parameter_of
+from islands.operators.structural.launch_pairs import LaunchPair
 from islands.operators.structural.names import bindings
 from islands.operators.structural.places import last_character
 from islands.operators.structural.text import Edit, Span, indent_of, line_end, splice
@@ -28,68 +29,77 @@ def fusion_edits(program: Program, pair: LaunchPair) -> list[Edit] | None:
     kernel = cast(Scope, pair.first.kernel)
     taken = {n.value for n in descendants(kernel.node) if isinstance(n, cst.Name)} | set(program.kernels)
     taken |= set(program.aliases) | set(bindings(program, program.root))
-    taken -= set() if pair.tensor.is_used_later else {parameter_of(program, pair.first, pair.tensor.name)}
+    taken -= {h.parameter for h in pair.handovers if not h.tensor.is_used_later}
     try:
         given = _given(program, pair, taken)
-        lines = Body(program, pair, given.names, taken).lines()
+        body = Body(program, pair, given.names, taken)
+        edits = [_parameters(program, pair, given), *_behind_stores(program, pair, body)]
     except NotUnderstoodError:
         return None
-    return [*_kernel_edits(program, pair, given, lines), *_host_edits(program, pair, given)]
+    placed = _placed(program, pair, edits)
+    return [*placed, *_without_second(program, pair), *_host_edits(program, pair, given)]
 
 
 def _given(program: Program, pair: LaunchPair, taken: set[str]) -> _Given:
     first, second = cast(Scope, pair.first.kernel), cast(Scope, pair.second.kernel)
-    parameter = first.parameter(parameter_of(program, pair.first, pair.tensor.name) or "")
-    if parameter is None or parameter.node.annotation is not None or parameter.default is not None:
-        raise NotUnderstoodError("a tensor that is no plain parameter")
     passed = {program.text(a.value): p for p, a in pair.first.arguments.items() if first.parameter(p) is not None}
+    handed = {id(h.load.call) for h in pair.handovers}
     given = _Given({}, {})
     for access in pair.trace.accesses:
         name = access.pointer.parameter if access.pointer is not None else ""
         arg = pair.second.arguments.get(name)
-        if name in given.names or access.call is pair.load.call:
+        if name in given.names or id(access.call) in handed:
             continue
-        if arg is None or arg.value is None:
+        if arg is None:
             raise NotUnderstoodError("a tensor that the launch does not pass")
         text = program.text(arg.value)
         own = passed.get(text, "")
         shared = own and is_only_loaded(program, first, own) and is_only_loaded(program, second, name)
-        given.names[name] = own if shared else _fresh(name, taken)
+        given.names[name] = own if shared else fresh_in(taken, name)
         given.added.update({} if shared else {given.names[name]: text})
     return given
-
-
-def _fresh(name: str, taken: set[str]) -> str:
-    fresh, n = name, 1
-    while fresh in taken:
-        fresh, n = f"{name}_{n}", n + 1
-    taken.add(fresh)
-    return fresh
 
 
 # --------------------------------------------------------------------------------------------------------- the kernel
 
 
-def _kernel_edits(program: Program, pair: LaunchPair, given: _Given, lines: list[str]) -> list[Edit]:
+def _parameters(program: Program, pair: LaunchPair, given: _Given) -> Edit:
+    """The parameters from the first to the last that is handed over, without those that are not needed any more, and
+    with the second kernel's."""
     kernel = cast(Scope, pair.first.kernel)
-    name = parameter_of(program, pair.first, pair.tensor.name)
-    parameter = kernel.parameter(cast(str, name))
-    kept = [cast(str, name)] if pair.tensor.is_used_later else []
-    edits = [
-        Edit(*program.span(parameter.node.name), ", ".join([*kept, *given.added])) if parameter is not None else None,
-        _behind_store(program, pair, lines),
-    ]
-    return [*_placed(program, pair, [e for e in edits if e is not None]), *_without_second(program, pair)]
+    nodes = [p.node for p in kernel.parameters]
+    handed = [i for i, p in enumerate(kernel.parameters) if p.name in _handed_parameters(pair)]
+    between = nodes[handed[0] : handed[-1] + 1]
+    if any(n.annotation is not None or n.default is not None for n in between):
+        raise NotUnderstoodError("a tensor that is no plain parameter")
+    unused = _handed_parameters(pair) - _kept_parameters(pair)
+    kept = [n.name.value for n in between if n.name.value not in unused]
+    start, end = program.span(between[0].name).start, program.span(between[-1].name).end
+    return Edit(start, end, ", ".join([*kept, *given.added]))
 
 
-def _behind_store(program: Program, pair: LaunchPair, lines: list[str]) -> Edit:
-    """The lines behind the store, or in its place where nothing reads the tensor any more."""
-    start, end = program.span(program.parents[pair.store.call])
-    text = f"\n{indent_of(program.source, start)}".join(lines)
-    if not pair.tensor.is_used_later:
-        return Edit(start, end, text)
-    end = line_end(program.source, end)
-    return Edit(end, end, f"\n{indent_of(program.source, start)}{text}")
+def _handed_parameters(pair: LaunchPair) -> set[str]:
+    return {h.parameter for h in pair.handovers}
+
+
+def _kept_parameters(pair: LaunchPair) -> set[str]:
+    """The first kernel's parameters of tensors that are read later."""
+    return {h.parameter for h in pair.handovers if h.tensor.is_used_later}
+
+
+def _behind_stores(program: Program, pair: LaunchPair, body: Body) -> list[Edit]:
+    """Behind each store, or in its place where nothing reads the tensor any more, what it stores; behind the last one
+    the second kernel's statements."""
+    edits: list[Edit] = []
+    for handover in pair.handovers:
+        lines = [body.value_of(handover), *(body.lines() if handover is pair.handovers[-1] else [])]
+        start, end = program.span(program.parents[handover.store.call])
+        indent = f"\n{indent_of(program.source, start)}"
+        if handover.tensor.is_used_later:
+            start = end = line_end(program.source, end)
+            lines = ["", *lines]
+        edits.append(Edit(start, end, indent.join(lines)))
+    return edits
 
 
 def _placed(program: Program, pair: LaunchPair, edits: list[Edit]) -> list[Edit]:
@@ -134,8 +144,7 @@ def _definition(program: Program, kernel: Scope) -> Span:
 def _host_edits(program: Program, pair: LaunchPair, given: _Given) -> list[Edit]:
     """One launch in the place of the second; what only the second needed goes."""
     unused = [_line_of(program, pair.first.call)]
-    if not pair.tensor.is_mentioned:
-        unused.append(_line_of(program, pair.tensor.allocation))
+    unused += [_line_of(program, h.tensor.allocation) for h in pair.handovers if not h.tensor.is_mentioned]
     unused += [_line_of(program, node) for node in _numbers_of_second(program, pair)]
     launch = Edit(*program.span(pair.second.call), _launch(program, pair, given))
     return [launch, *(Edit(*span, "") for span in unused)]
@@ -143,19 +152,20 @@ def _host_edits(program: Program, pair: LaunchPair, given: _Given) -> list[Edit]
 
 def _launch(program: Program, pair: LaunchPair, given: _Given) -> str:
     """The first launch with the second's tensors."""
-    first = pair.first
-    name = cast(str, parameter_of(program, first, pair.tensor.name))
-    arg = first.arguments[name]
-    passed = {**({name: pair.tensor.name} if pair.tensor.is_used_later else {}), **given.added}
-    texts = [f"{p}={text}" if arg.keyword is not None else text for p, text in passed.items()]
-    whole = program.span(arg.keyword).start if arg.keyword is not None else program.span(arg.value).start
-    function = cast(cst.Subscript, first.call.func).value
-    start, end = program.span(first.call)
-    edits = [
-        Edit(*program.span(function), fused_name(program, pair)),
-        Edit(whole, program.span(arg.value).end, ", ".join(texts)),
-    ]
-    return splice(program.source[start:end], [Edit(e.start - start, e.end - start, e.text) for e in edits]) or ""
+    call = pair.first.call
+    handed = {id(pair.first.arguments[name]): name for name in _handed_parameters(pair)}
+    last = max((a for a in call.args if id(a) in handed), key=lambda a: program.span(a.value).start)
+    named = last.keyword is not None
+    texts: list[str] = []
+    for arg in call.args:
+        if handed.get(id(arg)) not in _handed_parameters(pair) - _kept_parameters(pair):
+            texts.append((f"{arg.keyword.value}=" if arg.keyword else "") + program.text(arg.value))
+        if arg is last:
+            texts += [f"{name}={text}" if named else text for name, text in given.added.items()]
+    start, end = program.span(call.func)
+    function = program.source[program.span(cast(cst.Subscript, call.func).value).end : end]
+    indent = indent_of(program.source, start)
+    return f"{fused_name(program, pair)}{function}(\n{indent}    {', '.join(texts)}\n{indent})"
 
 
 def _numbers_of_second(program: Program, pair: LaunchPair) -> list[cst.CSTNode]:

@@ -64,7 +64,7 @@ def _only_binding(program: Program, scope: Scope, name: str) -> cst.BaseExpressi
 def grid_of(program: Program, launch: Launch) -> tuple[int, ...] | None:
     """How many programs a launch has along each axis, or None where host code does not show it."""
     texts = grid_components(program, launch)
-    sizes = [host_number(program, launch.scope, cst.parse_expression(text)) for text in texts or []]
+    sizes = [host_number(program, launch.scope, cst.parse_expression(f"({text})")) for text in texts or []]
     return None if not sizes or None in sizes else tuple(cast(list[int], sizes))
 
 

@@ -171,6 +171,8 @@ class Trace:
             return None if left is None or right is None else _combined(node.operator, left, right)
         if isinstance(node, cst.Comparison):
             return self._comparison(node, known)
+        if isinstance(node, cst.IfExp) and self.program.text(node.body) == "None":
+            return self.value(node.orelse, known)  # a mask that is left out only where it is true everywhere
         if isinstance(node, cst.Subscript):
             return self._subscript(node, known)
         return self._call(node, known) if isinstance(node, cst.Call) else None

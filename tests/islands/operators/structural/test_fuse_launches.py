@@ -9,6 +9,7 @@ from support.compiling import interpret_all
 from support.parents import kernel_sources, parent_of
 
 from islands.operators.structural.fuse_launches import FuseLaunches
+from islands.operators.structural.mask_elision import MaskElision
 
 SOURCES = kernel_sources()
 RETURNS, GELU, WEIGHTS = (SOURCES[f"two_launches_{name}"] for name in ("returns", "gelu", "weights"))
@@ -62,6 +63,49 @@ def get_inputs(aligned):
     return [torch.randn(6, 2048), torch.randn(2048)]
 """
 )
+_SIXTY_FOUR = (
+    ("% 40)", "% 64)"),
+    ("// 40)", "// 64)"),
+    ("% 6)", "% 4)"),
+    ("// 240", "// 256"),
+    ("(240, 40, 1)", "(256, 64, 1)"),
+    ("1200", "1280"),
+    ("40, 6), (240, 6, 1)", "64, 4), (256, 4, 1)"),
+    ("6*x0 + 240*x2", "4*x0 + 256*x2"),
+    ("randn(40), torch.randn(6)", "randn(64), torch.randn(4)"),
+    ("XBLOCK_1 = 512", "XBLOCK_1 = 256"),
+)
+
+
+def two_tensors() -> str:
+    """The first kernel stores what it scans, too, and the second reads both."""
+    return changed(
+        RETURNS,
+        (STORE, f"tl.store(out_ptr1 + (r0_1 + 300*x0), tmp3, r0_mask & xmask)\n        {STORE}"),
+        ("out_ptr0, xnumel: tl.constexpr, r0_numel", "out_ptr0, out_ptr1, xnumel: tl.constexpr, r0_numel"),
+        ("arg0_1, buf0, 5,", "arg0_1, buf0, buf9, 5,"),
+        ("        XBLOCK_0 = 2", f"        buf9 = {NEW}\n        XBLOCK_0 = 2"),
+        ("in_ptr2, out_ptr0, xnumel", "in_ptr2, in_ptr3, out_ptr0, xnumel"),
+        ("buf0, arg0_1, arg2_1, buf1", "buf0, arg0_1, arg2_1, buf9, buf1"),
+        ("tmp2 - tmp3", f"tmp2 - tmp3 * {LOAD.replace('in_ptr0', 'in_ptr3')}"),
+    )
+
+
+def elided(source: str) -> str:
+    """The program without masks where tiles divide the elements, in both kernels."""
+    for seed in range(2):
+        proposal = MaskElision().propose([parent_of(source)], random.Random(seed))
+        assert proposal is not None
+        source = proposal.source
+    assert source.count(": tl.constexpr = False") == 2
+    return source
+
+
+STORE = "tl.store(out_ptr0 + (r0_1 + 300*x0), tmp10, r0_mask & xmask)"
+LOAD = "tl.load(in_ptr0 + (299 + ((-1)*x0) + 300*x1), xmask, eviction_policy='evict_last')"
+NEW = "torch.empty_strided((5, 300), (300, 1), dtype=torch.float32, device=arg1_1.device)"
+ADDRESS = "299 + ((-1)*x0) + 300*x1"
+ARGUMENTS = "buf0, arg0_1, arg2_1, buf1, 1500"
 RETURNED = ("return buf1", "return buf1, buf0")
 EVEN = (("5, 300)", "6, 300)"), ("cdiv(5,", "cdiv(6,"), ("buf0, 5, 300", "buf0, 6, 300"), ("1500", "1800"))
 VARIANTS = {
@@ -100,6 +144,14 @@ VARIANTS = {
         WEIGHTS, ("x2 = xindex\n", "x2 = xindex.to(tl.int64)\n    tmp9 = x2\n"), ("tmp2 + tmp3", "tmp2 + tmp3 + tmp9")
     ),
     "sums of rows": SUMS,
+    "the second counts in 64 bits": changed(
+        RETURNS,
+        ("xindex = xoffset + tl.arange(0, XBLOCK)[:]\n", "xindex = xoffset.to(tl.int64) + tl.arange(0, XBLOCK)[:]\n"),
+        ("tmp2 - tmp3", "tmp2 - tmp3 * (x0 - x1)"),
+    ),
+    "two tensors": two_tensors(),
+    "two tensors of which one is returned": changed(two_tensors(), ("return buf1", "return buf1, buf9")),
+    "masks that a flag takes away": elided(changed(GELU, ("6, 40)", "4, 64)"), *_SIXTY_FOUR)),
     "the first kernel is launched twice": changed(
         WEIGHTS,
         (
@@ -142,11 +194,7 @@ def test_rows_are_loaded_as_rows() -> None:
     assert source is not None and "tl.load(in_ptr2 + (x0), xmask, eviction_policy='evict_last')" in source
 
 
-STORE = "tl.store(out_ptr0 + (r0_1 + 300*x0), tmp10, r0_mask & xmask)"
-LOAD = "tl.load(in_ptr0 + (299 + ((-1)*x0) + 300*x1), xmask, eviction_policy='evict_last')"
-ADDRESS = "299 + ((-1)*x0) + 300*x1"
 SECOND = "        triton_poi_fused_1[(triton.cdiv(1500, XBLOCK_1),)](\n            buf0, arg0_1, arg2_1, buf1, 1500,"
-ARGUMENTS = "buf0, arg0_1, arg2_1, buf1, 1500"
 
 REFUSED = {
     "the first adds atomically": [(STORE, STORE.replace("tl.store", "tl.atomic_add"))],
