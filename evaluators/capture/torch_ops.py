@@ -92,7 +92,7 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
         """Tells whose memory is written now."""
         if _packet_name(operation) in ALLOCATIONS:
             self._memory.allocate(outputs)
-        elif not str(operation).startswith("aten."):
+        elif not str(operation).startswith(("aten.", "prim.")):
             self._memory.give(inputs + outputs)  # nobody knows what it writes
         elif not is_allocation_or_view(operation):
             written = outputs or inputs
