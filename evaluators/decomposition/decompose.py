@@ -73,6 +73,8 @@ def stitch(decomposition: Decomposition, winners: Mapping[str, str]) -> str:
         raise DecompositionError(f"{decomposition.problem.name} has no part {min(unknown)}")
     versions = ", ".join(f"{name} {v}" for name, v in sorted(decomposition.versions.items()) if name != "driver")
     won = f"{len(winners)} of {len(decomposition.parts)} parts replaced" if winners else "no part replaced"
+    if decomposition.left_out:
+        won += f"; left out: {'; '.join(decomposition.left_out)}"
     title = f"{decomposition.problem.name}: {won}. Written from what torch.compile made of it ({versions})."
     return stitched(decomposition.graph, [p.part for p in decomposition.parts], winners, title)
 

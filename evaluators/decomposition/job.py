@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 from db.errors import DeviceError, EvolveError
 from db.hashing import content_hash
 from db.records import EntryPoint, PrecisionClass, Problem
+from evaluators.decomposition.algebra import Simplified, simplified
 from evaluators.decomposition.binding import answer_text, argument_of, constants_of, is_cuda, weights_of
 from evaluators.decomposition.capture import Captured, CapturedGraph, capture
 from evaluators.decomposition.classify import SMALL_SHARE
@@ -57,24 +58,43 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
         way: of compiling: "compile" or "max-autotune".
         folder: where weights that part problems read are kept.
     """
-    seconds: dict[str, float] = {}
     apply_precision(precision)
-    start = time.perf_counter()
     reference = Reference(problem, problem.full)
     model = reference.model("cuda")
     assert isinstance(model, nn.Module)
     inputs = reference.draw_inputs(INPUTS_SEED, "cuda")
-    degenerate = _degeneracy(reference)
-    captured = capture(model, inputs, way)
-    seconds["compile"] = time.perf_counter() - start
-    found: dict[str, Any] = {"n_graphs": len(captured.graphs), "degenerate": degenerate}
+    known = {"problem": problem, "notes": NOTES, "versions": software_versions(), "degenerate": _degeneracy(reference)}
+    lean = without_needless_work(model, inputs)
+    if lean is not None:
+        found = _compiled(problem, lean.model, model, inputs, way, folder)
+        if "graph" in found:
+            return Decomposition(**known, **found, left_out=lean.left_out)
+    return Decomposition(**known, **_compiled(problem, model, model, inputs, way, folder))
+
+
+def without_needless_work(model: nn.Module, inputs: Sequence[Any]) -> Simplified | None:
+    """The module with less to do, where it answers the same to these inputs."""
+    found = simplified(model, inputs)
+    if found is None:
+        return None
+    with torch.no_grad():
+        expected = [leaf for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
+    return None if disagreement(found.model, inputs, expected) else found
+
+
+def _compiled(
+    problem: Problem, asked: nn.Module, model: nn.Module, inputs: Sequence[Any], way: str, folder: Path
+) -> dict[str, Any]:
+    """What a module that answers as the model does is made of, or why that is not known."""
     start = time.perf_counter()
+    captured = capture(asked, inputs, way)
+    compiled = time.perf_counter()
+    found: dict[str, Any] = {"n_graphs": len(captured.graphs)}
     try:
         found |= _taken_apart(problem, captured, model, inputs, folder)
     except DecompositionError as error:
         found["reason"] = error.message
-    seconds["decompose"] = time.perf_counter() - start
-    return Decomposition(problem=problem, notes=NOTES, seconds=seconds, versions=software_versions(), **found)
+    return found | {"seconds": {"compile": compiled - start, "decompose": time.perf_counter() - compiled}}
 
 
 def _degeneracy(reference: Reference) -> str | None:

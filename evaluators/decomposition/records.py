@@ -79,6 +79,7 @@ class Decomposition(Record):
     device_us: float = 0.0
     n_graphs: int = 0
     notes: tuple[str, ...] = ()  # what was assumed: evaluation mode, fixed shapes
+    left_out: tuple[str, ...] = ()  # needless work that the module asks for and the graph does not do
     reason: str = ""  # why there is no graph
     degenerate: str | None = None  # why a speed-up of it says little, or ""; None where that is not known
     seconds: dict[str, float] = Field(default_factory=dict)

@@ -53,15 +53,16 @@ def silent(event: ModelEvent) -> None:
 def apart_lines(decomposition: Decomposition) -> list[str]:
     """What a model was taken apart into."""
     alone = whole_only(decomposition)
+    left_out = [f"left out: {what}" for what in decomposition.left_out]
     if alone is not None:
-        return [f"not searched in parts: {alone[0]}, {alone[1]}"]
+        return [*left_out, f"not searched in parts: {alone[0]}, {alone[1]}"]
     head = (
         f"{len(decomposition.parts)} parts worth a search, {decomposition.extern_share:.1%} of "
         f"{format_us(decomposition.device_us)} us goes to libraries"
     )
     parts = [f"  {p.part.name}  {p.share:6.1%}  {', '.join(p.part.kernels)}" for p in decomposition.parts]
     left = [f"  {p.name}  {p.share:6.1%}  left alone: {p.reason}" for p in decomposition.left_alone]
-    return [head, *parts, *left]
+    return [*left_out, head, *parts, *left]
 
 
 def begin_line(event: SearchBegins) -> str:

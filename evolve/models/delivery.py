@@ -12,14 +12,15 @@ MOST_ATTEMPTS = 8
 Attempting = Callable[[Sequence[PartResult]], Attempt]
 
 
-def deliver(winners: Sequence[PartResult], attempt: Attempting) -> list[Attempt]:
+def deliver(winners: Sequence[PartResult], attempt: Attempting, *, is_lean: bool = False) -> list[Attempt]:
     """Attempts in their order. The last one is the delivered file, if it is accepted; else none is.
 
     Args:
         winners: of which no two share a step.
         attempt: puts some of them into the model and judges it.
+        is_lean: the model does without needless work, which may be a gain without any winner.
     """
-    trials = _Trials(winners)
+    trials = _Trials(winners, is_lean)
     while (chosen := trials.ask()) is not None:
         trials.tell(attempt(chosen))
     return trials.attempts
@@ -43,8 +44,9 @@ def suspect(attempt: Attempt, chosen: Sequence[PartResult]) -> PartResult:
 class _Trials:
     """What is tried next, as long as the last attempt was refused; nothing is tried twice."""
 
-    def __init__(self, winners: Sequence[PartResult]) -> None:
+    def __init__(self, winners: Sequence[PartResult], is_lean: bool) -> None:
         self.attempts: list[Attempt] = []
+        self._is_lean = is_lean
         self._proposals = self._propose(list(winners))
 
     def ask(self) -> list[PartResult] | None:
@@ -65,6 +67,8 @@ class _Trials:
 
     def _propose(self, winners: list[PartResult]) -> Iterator[list[PartResult]]:
         if not winners:
+            if self._is_lean:
+                yield []
             return
         yield winners
         refused, chosen = self.attempts[-1], winners
@@ -76,6 +80,8 @@ class _Trials:
             yield chosen
             refused = self.attempts[-1]
         yield from _smaller(winners)
+        if self._is_lean:
+            yield []
 
 
 def _smaller(winners: Sequence[PartResult]) -> Iterator[list[PartResult]]:

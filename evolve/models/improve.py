@@ -78,8 +78,9 @@ def improve(
     searches = _Searches(tools, budget, on_event)
     whole = searches.whole(problem) if tries_whole else None
     parts = searches.parts(decomposition.parts) if alone is None else []
-    attempts = deliver(best_apart(parts), _attempting(decomposition, tools, on_event))
-    result, source = _ending(attempts, whole, alone, parts)
+    is_lean = bool(decomposition.left_out)
+    attempts = deliver(best_apart(parts), _attempting(decomposition, tools, on_event), is_lean=is_lean)
+    result, source = _ending(attempts, whole, alone, parts, is_lean)
     used = attempts[-1].parts if source and attempts and source == attempts[-1].source else ()
     return ModelRun(
         problem_name=problem.name,
@@ -177,10 +178,11 @@ def _ending(
     whole: Found | None,
     alone: tuple[RootCause, str] | None,
     parts: Sequence[PartResult],
+    is_lean: bool,
 ) -> tuple[ModelResult, str]:
     """The outcome, and the delivered source where there is one."""
     delivered = attempts[-1] if attempts and attempts[-1].is_accepted else None
-    speedup, source = (delivered.speedup, delivered.source) if delivered else (_closest(attempts), "")
+    speedup, source = (delivered.speedup, delivered.source) if delivered else (_closest(attempts, is_lean), "")
     if whole and whole.speedup and whole.speedup > max(GAIN, (speedup or 0.0) if delivered else 0.0):
         speedup, source = whole.speedup, whole.source
     was_synthesised = bool(whole.source) if whole and not whole.has_failed else None
@@ -205,12 +207,14 @@ def _failed(parts: Sequence[PartResult]) -> tuple[RootCause, str] | None:
     return RootCause.SEARCHES, f"{failed[0].name}: {failed[0].found.reason}"
 
 
-def _closest(attempts: Sequence[Attempt]) -> float | None:
-    """The speed-up of what comes closest where nothing is delivered; 1 where there was nothing to try.
+def _closest(attempts: Sequence[Attempt], is_lean: bool) -> float | None:
+    """The speed-up of what comes closest where nothing is delivered; 1 where there was nothing to try. What the
+    compiler wrote counts where it leaves work out.
 
     The speed gate asks for more than a median: what it refused has not gained the 3%.
     """
     if not attempts:
         return 1.0
-    correct = [attempt.speedup for attempt in attempts if attempt.parts and attempt.speedup is not None]
+    counted = [attempt for attempt in attempts if attempt.parts or is_lean]
+    correct = [attempt.speedup for attempt in counted if attempt.speedup is not None]
     return min(GAIN, max(correct)) if correct else None

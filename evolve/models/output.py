@@ -63,6 +63,7 @@ def summary_of(ended: ModelRun) -> dict[str, object]:
         "device_us": decomposition.device_us,
         "extern_share": round(decomposition.extern_share, 4),
         "notes": list(decomposition.notes),
+        "left_out": list(decomposition.left_out),
         "seconds": {**decomposition.seconds, "all": round(ended.elapsed_s, 2)},
         "versions": decomposition.versions,
         "parts": [_part_row(part) for part in ended.parts],

@@ -218,10 +218,11 @@ def get_init_inputs():
 def test_parts_whose_searches_fail_are_told_and_the_others_go_on(tmp_path: Path) -> None:
     """The reference of one raises where it is judged, another has no place for its archive."""
     bench = Bench("conv_epilogue", {FIRST: 2.0}, always(accepted(1.1)))
+    (tmp_path / "file").touch()
     raises = bench.decomposition.parts[0].problem.model_copy(update={"source": RAISES, "kind": "kernelbench"})
 
     def search(name: str, problem: Problem, allotment: Allotment) -> Found:
-        archive = tmp_path / ("a.duckdb" if name == GROUP else "nowhere/a.duckdb")
+        archive = tmp_path / ("a.duckdb" if name == GROUP else "file/a.duckdb")
         config = make_config({"problem": "m", "device": "cpu", "evaluations": 200, "archive": str(archive)})
         real = partial(search_one, config=config, folder=tmp_path / "searches", on_event=bench.events.append)
         if name == GROUP:
@@ -232,7 +233,7 @@ def test_parts_whose_searches_fail_are_told_and_the_others_go_on(tmp_path: Path)
     ended = improve(bench.decomposition.problem, tools, Allotment(200), on_event=bench.events.append)
     failed = {p.name: p.found.reason for p in ended.parts if p.found.has_failed}
     assert list(failed) == [GROUP, LAYOUT]
-    assert "NameError: name 'missing' is not defined" in failed[GROUP] and "does not exist" in failed[LAYOUT]
+    assert "NameError: name 'missing' is not defined" in failed[GROUP] and "cannot make the folder" in failed[LAYOUT]
     told = {e.name: e.found.reason for e in bench.events if isinstance(e, SearchEnded) and e.found.has_failed}
     assert told == failed and [name for name, _ in bench.searched] == [FIRST, SECOND]
     assert ended.result.outcome is ModelOutcome.OPTIMIZED and [p.name for p in ended.parts if p.is_used] == [FIRST]
@@ -328,6 +329,27 @@ def test_after_two_retries_the_best_subset_is_looked_for() -> None:
     none = deliver(winners * 4, lambda chosen: _with_parts(chosen, {"z"}))
     assert len(none) == MOST_ATTEMPTS and len({a.parts for a in none}) == MOST_ATTEMPTS
     assert deliver([], lambda chosen: _with_parts(chosen, set())) == []
+
+
+def test_a_model_that_leaves_work_out_is_judged_without_any_winner() -> None:
+    bench = Bench("wide_mlp", {}, always(accepted(5.0)))
+    bench.decomposition = bench.decomposition.model_copy(update={"left_out": ("a product with a diagonal matrix",)})
+    ended = bench.run()
+    assert bench.searched == [] and [attempt.parts for attempt in ended.attempts] == [()]
+    assert ended.result.outcome is ModelOutcome.OPTIMIZED and ended.result.speedup == 5.0
+    assert "left out: a product with a diagonal matrix" in ended.best_source.splitlines()[0]
+    assert apart_lines(bench.decomposition)[0] == "left out: a product with a diagonal matrix"
+    bench = Bench("wide_mlp", {}, always(too_slow(0.9)))
+    bench.decomposition = bench.decomposition.model_copy(update={"left_out": ("half of a product",)})
+    ended = bench.run()
+    assert (ended.result.cause, ended.best_source) == (RootCause.GEMM, "")
+
+
+def test_winners_that_hurt_are_dropped_down_to_what_leaves_work_out() -> None:
+    winners = [part(name, i, i, 0.3, 2.0) for i, name in enumerate(["a", "b"])]
+    tried = deliver(winners, lambda chosen: _with_parts(chosen, set()), is_lean=True)
+    assert [a.parts for a in tried] == [("a", "b"), ("b",), ("a",), ()] and tried[-1].is_accepted
+    assert deliver(winners, lambda chosen: _with_parts(chosen, set()))[-1].parts == ("a",)
 
 
 def _with_parts(chosen: Sequence[PartResult], right: set[str], other: Attempt | None = None) -> Attempt:

@@ -59,6 +59,29 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+NEEDLESS = """
+import torch
+import torch.nn as nn
+
+size = 2048
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+
+    def forward(self, scales, x):
+        return torch.diag(scales) @ x, self.linear(x).sum(-1)
+
+
+def get_inputs():
+    return [torch.randn(size), torch.randn(size, size)]
+
+
+def get_init_inputs():
+    return []
+"""
 RUN = ("--islands", "2", "--archive", "a.duckdb", "--out", "out")
 # the delivered file beside the original, in a process that imports nothing of this project
 ALONE = """
@@ -105,6 +128,19 @@ def test_a_module_is_improved_and_the_file_runs_by_itself(tmp_path: Path) -> Non
         command = [sys.executable, "-P", "-c", ALONE]
         done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
+
+
+def test_a_module_that_asks_for_needless_work_is_delivered_without_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NEEDLESS)
+    ended = evolve("run", "mine.py", *RUN, "--evaluations", "12", cwd=tmp_path, limit_s=500)
+    assert ended.code == 0, ended.err
+    told = summary(tmp_path)
+    assert len(told["left_out"]) == 2 and "left out: a product with a diagonal matrix" in ended.out, told
+    assert told["outcome"] == "optimized" and told["speedup"] > 2, told
+    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [sys.executable, "-P", "-c", ALONE]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_module_of_products_falls_back_with_its_cause(tmp_path: Path) -> None:

@@ -1,0 +1,180 @@
+"""Modules without their needless work: what is left out, that the answer stays, and what is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from evaluators.decomposition import algebra
+from evaluators.decomposition.algebra import Simplified, simplified
+from evaluators.decomposition.binding import argument_of
+from tests.support.inductor import called
+
+Forward = Callable[..., Any]
+
+
+class Asked(nn.Module):
+    """A layer, and a forward that is given."""
+
+    def __init__(self, forward: Forward) -> None:
+        super().__init__()
+        self.layer = nn.Linear(24, 40)
+        self.bare = nn.Linear(24, 40, bias=False)
+        self._forward = forward
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self._forward(self, *inputs)
+
+
+def drawn(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def without(forward: Forward, *inputs: Tensor) -> tuple[Simplified | None, float]:
+    """The module without its needless work, which answers the same; and its multiplications over the original's."""
+    torch.manual_seed(0)
+    model = Asked(forward).double().eval().requires_grad_(False)
+    found = simplified(model, inputs)
+    counts = []
+    answers = []
+    for module in (model, found.model if found else model):
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            answers.append(called(module, *inputs))
+        counts.append(counter.get_total_flops())
+    for one, other in zip(*answers, strict=True):
+        assert one.shape == other.shape
+        torch.testing.assert_close(one, other)
+    return found, counts[1] / max(1, counts[0])
+
+
+DIAGONALS: dict[str, tuple[Forward, tuple[Tensor, ...]]] = {
+    "left": (lambda _, v, b: torch.diag(v) @ b, (drawn(64), drawn(64, 32))),
+    "right": (lambda _, v, b: torch.mm(b, v.diag()), (drawn(64), drawn(32, 64))),
+    "stack": (lambda _, v, b: torch.diag_embed(v) @ b, (drawn(5, 8), drawn(5, 8, 16))),
+    "stack, right": (lambda _, v, b: b @ torch.diag_embed(v), (drawn(5, 8), drawn(5, 16, 8))),
+}
+
+
+@pytest.mark.parametrize("name", DIAGONALS)
+def test_a_product_with_a_diagonal_is_a_scaling(name: str) -> None:
+    found, left = without(DIAGONALS[name][0], *DIAGONALS[name][1])
+    assert found is not None and left == 0 and "diagonal" in found.left_out[0]
+
+
+SUMS: dict[str, Forward] = {
+    "outputs": lambda m, x: m.layer(x).sum(-1),
+    "outputs kept": lambda m, x: m.bare(x).sum(2, keepdim=True),
+    "mean of outputs": lambda m, x: m.layer(x).mean(-1, keepdim=True),
+    "rows": lambda m, x: m.layer(x).sum(1),
+    "mean of rows": lambda m, x: torch.relu(m.layer(x).mean(dim=(0, 1))),
+    "both": lambda m, x: m.layer(x).sum((1, 2)),
+    "all": lambda m, x: m.layer(x).mean(),
+    "scaled": lambda m, x: 3.0 * (m.layer(x) / 2).sum(-1, keepdim=True),
+    "matrices": lambda m, x: (x @ m.bare.weight.t()).sum(-1),
+    "stacks": lambda m, x: (x @ x.transpose(1, 2)).sum(-1),
+    "rows of stacks": lambda m, x: (x @ x.transpose(1, 2)).mean(1),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_a_sum_over_a_product_needs_no_whole_product(name: str) -> None:
+    found, left = without(SUMS[name], drawn(4, 32, 24))
+    assert found is not None and left <= 4 / 32 and " of a product" in found.left_out[0]
+
+
+@pytest.mark.parametrize(
+    ("forward", "shapes"),
+    [
+        (lambda m, x: (m.layer(x) + 1).sum(-1), [(32, 24)]),  # could be, is not known
+        (lambda m, x: torch.relu(m.layer(x)).sum(-1), [(32, 24)]),
+        (lambda m, x: (y := m.layer(x), y.sum(-1)), [(32, 24)]),  # it is needed anyway
+        (lambda m, x: m.layer(x).sum(-1), [(8, 24)]),  # adding up the weights costs as much
+        (lambda m, x: (x[:1] @ x.transpose(1, 2)).sum(0), [(4, 32, 24)]),  # rows of a stack that is used again
+        (lambda m, x: m.layer(x).half().sum(-1), [(32, 24)]),
+        (lambda _, a: torch.diag(a) @ a, [(16, 16)]),  # takes the diagonal of a matrix
+        (lambda _, v, b: torch.diag(v, 1)[:, :16] @ b, [(16,), (16, 16)]),
+        (lambda _, a, b, c: a @ b @ c, [(8, 16), (16, 32), (32, 64)]),  # in the right order
+        (lambda _, a: a.sum(1), [(8, 2)]),
+    ],
+)
+def test_what_is_needed_stays(forward: Forward, shapes: list[tuple[int, ...]]) -> None:
+    assert without(forward, *(drawn(*shape) for shape in shapes))[0] is None
+
+
+def test_half_precision_is_left_alone() -> None:
+    model = Asked(lambda m, x: m.layer(x).sum(-1)).to(torch.bfloat16).eval()
+    assert simplified(model, [torch.randn(32, 24, dtype=torch.bfloat16)]) is None
+
+
+def test_reductions_over_one_element_are_none() -> None:
+    def forward(_: nn.Module, x: Tensor) -> tuple[Tensor, ...]:
+        one = x.amax(1, keepdim=True)
+        return torch.logsumexp(one, 1), one.mean(1, keepdim=True), one.max(1, keepdim=True)[0], one.min(1)[0]
+
+    found, _ = without(forward, drawn(6, 8))
+    assert found is not None and len(found.left_out) == 4
+    code = str(found.model.code)  # type: ignore[attr-defined]
+    assert "amax" in code and not any(name in code for name in ("logsumexp", "mean", "max.dim", "min.dim"))
+
+
+def test_what_a_rule_leaves_another_one_finds() -> None:
+    def forward(m: nn.Module, x: Tensor) -> Tensor:
+        return torch.logsumexp(torch.max(m.layer(x).sum(1, keepdim=True), 1, keepdim=True)[0], 1, keepdim=True)
+
+    found, left = without(forward, drawn(64, 24))
+    assert found is not None and left == 0 and len(found.left_out) == 3
+
+
+def test_products_go_in_the_order_that_takes_least() -> None:
+    found, left = without(lambda _, a, b, c: a @ b @ c, drawn(64, 32), drawn(32, 64), drawn(64, 1))
+    assert found is not None and left < 0.1
+    found, left = without(lambda _, a, b, c: a @ (b @ c), drawn(1, 64), drawn(64, 32), drawn(32, 64))
+    assert found is not None and left < 0.1
+
+
+TRIANGLES: dict[str, tuple[Forward, float]] = {
+    "lower half": (lambda _, a, b: torch.tril(a @ b), 0.6),
+    "upper half": (lambda _, a, b: torch.triu(torch.mm(a, b)), 0.6),
+    "lower matrices": (lambda _, a, b: torch.tril(torch.tril(a) @ torch.tril(b)), 0.45),
+    "upper matrices": (lambda _, a, b: torch.triu(a) @ torch.triu(b), 0.45),
+    "one lower matrix": (lambda _, a, b: torch.tril(a) @ b, 0.6),
+}
+
+
+@pytest.mark.parametrize("name", TRIANGLES)
+@pytest.mark.parametrize("shape", [(64, 64, 64), (70, 50, 60), (50, 70, 90)])
+def test_zeros_of_triangles_are_not_multiplied(
+    name: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(algebra, "MIN_SIDE", 32)
+    monkeypatch.setattr(algebra, "SAVED", 0.9)
+    forward, most = TRIANGLES[name]
+    found, left = without(forward, drawn(shape[0], shape[1]), drawn(shape[1], shape[2]))
+    assert found is not None and "triangular" in found.left_out[0]
+    assert left < (most if len(set(shape)) == 1 else 0.9)
+
+
+def test_small_triangles_and_other_diagonals_stay() -> None:
+    assert without(lambda _, a: torch.tril(a @ a), drawn(64, 64))[0] is None
+    assert without(lambda _, a: torch.tril(a @ a, 1), drawn(1024, 1024).float())[0] is None
+
+
+def test_weights_and_inputs_are_found_in_the_original() -> None:
+    model = Asked(lambda m, x: m.layer(x).sum(-1)).eval().requires_grad_(False)
+    x = torch.randn(32, 24)
+    found = simplified(model, [x])
+    assert found is not None
+    own = dict(found.model.named_parameters())
+    assert {argument_of(value, model, [x]).name for value in own.values()} >= {"layer.weight", "layer.bias"}
+
+
+def test_a_module_that_cannot_be_exported_is_left_as_it_is() -> None:
+    def forward(_: nn.Module, x: Tensor) -> Tensor:
+        return x.sum(0) if float(x.sum()) > 0 else x.mean(0)
+
+    assert simplified(Asked(forward), [torch.randn(1, 8)]) is None
