@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from importlib import import_module
 import typer
 
 from db.errors import EvolveError
-from evolve.cli.endings import MENDABLE, guarded, print_error
+from evolve.cli.endings import INTERRUPTED, MENDABLE, guarded, print_error
 from evolve.cli.examples import epilog
 
 # name: (module of evolve.cli, what `evolve --help` says)
@@ -47,7 +48,23 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except ImportError as error:
         print_error(EvolveError(f"cannot load the command: {error}", "see what is missing: evolve doctor"))
         sys.exit(MENDABLE)
-    app(args=given, prog_name="evolve")
+    except KeyboardInterrupt:
+        typer.echo("interrupted", err=True)
+        sys.exit(INTERRUPTED)
+    try:
+        app(args=given, prog_name="evolve")
+    except SystemExit as end:
+        if end.code == INTERRUPTED and "ray" in sys.modules:
+            _leave_ray()
+        raise
+
+
+def _leave_ray() -> None:
+    """End the process without finalising Python: threads of Ray crash then, if its start was interrupted."""
+    atexit._run_exitfuncs()  # Ray's own farewell, and the removal of temporary folders
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(INTERRUPTED)
 
 
 def build_app(chosen: set[str]) -> typer.Typer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -94,6 +95,16 @@ def test_an_interrupt_ends_with_130() -> None:
     with pytest.raises(typer.Exit) as end:
         guarded(command)()
     assert end.value.exit_code == 130
+
+
+def test_an_interrupt_while_a_command_is_loaded_ends_with_130_and_no_traceback() -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "evolve.cli.main", "run", "softmax"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+        assert child.stderr is not None
+        assert next((line for line in child.stderr if line.rstrip().endswith(" evolve.cli.choices")), "")
+        child.send_signal(signal.SIGINT)
+        told = [line for line in child.stderr if not line.startswith("import time:")]
+    assert (child.returncode, told) == (130, ["interrupted\n"])
 
 
 def test_a_fault_of_evolve_shows_its_traceback_and_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
