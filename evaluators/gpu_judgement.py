@@ -155,7 +155,9 @@ class Judgement:
         known = bench.baseline.report
         is_comparable = session.method == known.method  # what events time is compared with what events time only
         if is_comparable and speed.is_clearly_slower(median_interval(found).median, known.device_us, bench.best_us):
-            self._check_freshly(median_interval(found).median)  # it may hold a cell: what keeps answers shows here
+            # it may hold a cell, and what keeps answers shows here; nobody lies to look slower, so no clock is asked
+            self._check_freshly(median_interval(found).median)
+            self._cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
             return self._without_pairing(found)
         found = self._steady(found + session.replay_us(N_REPLAYS - N_FIRST_LOOK))
         device_us = median_interval(found).median
