@@ -42,7 +42,8 @@ class SourceFile:
         try:
             text = path.read_text(encoding="utf-8")
         except OSError as cause:
-            raise error(f"cannot read {path}: {cause.strerror}", "give the path of a Python file") from cause
+            more = "; evolve bench takes a folder of modules" if path.is_dir() else ""
+            raise error(f"cannot read {path}: {cause.strerror}", f"give the path of a Python file{more}") from cause
         except UnicodeDecodeError as cause:
             raise error(f"{path} is no text file", "give the path of a Python file in UTF-8") from cause
         return cls(text, str(path), error)

@@ -269,6 +269,7 @@ def test_a_name_that_is_near_to_nothing_lists_all() -> None:
 
 def test_what_cannot_be_read_says_why(tmp_path: Path) -> None:
     assert "Is a directory" in refusal(str(tmp_path)).message
+    assert "evolve bench takes a folder" in refusal(str(tmp_path)).hint
     binary = tmp_path / "binary.py"
     binary.write_bytes(b"\xff\xfe\x00\x80")
     assert "no text file" in refusal(str(binary)).message
