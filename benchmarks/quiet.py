@@ -101,6 +101,9 @@ PARTS = {
         "linear_layernorm_gelu conv_epilogue attention_block residual_mlp resnet_block lstm wide_mlp",
     ),
     "models-whole": _models("needless work", "diagonal_scaling pooled_projection summed_linear triangular_product"),
+    "decompose": _on_gpu(
+        "how long taking apart takes", "-m benchmarks.decompose_time --out OUT/decompose_time.json", 150, 300
+    ),
     "ablation": _on_gpu(
         "the search without each of its parts",
         "-m benchmarks.ablation softmax cross_entropy --device cuda --jobs 2 --seeds 3 --evaluations 30 --minutes 8"
