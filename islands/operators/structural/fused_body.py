@@ -324,13 +324,10 @@ class Body:
         return [*([f"other={self._text(other)}"] if other is not None and extra else []), *texts]
 
     def _check_store(self, access: TracedAccess) -> None:
-        """Every element is stored, each at a place of its own."""
+        """Every element has a place of its own."""
         whole = {self._pair.numbering.element: self._pair.numbering.n_elements}
-        is_injective = access.pointer is not None and pieces_of(access.pointer.offset, whole)
-        mask = None if access.mask is None else self._pair.trace.value(access.mask, access.known)
-        covered = access.mask is None or (isinstance(mask, Bounds) and self._is_whole(mask))
-        if not is_injective or not covered:
-            raise NotUnderstoodError("a store that leaves out elements or joins them")
+        if access.pointer is None or not pieces_of(access.pointer.offset, whole):
+            raise NotUnderstoodError("a store that joins elements")
 
     def _extra_masks(self, access: TracedAccess) -> list[cst.BaseExpression]:
         """The parts of a mask that are more than what every element fulfils."""

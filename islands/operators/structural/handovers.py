@@ -163,8 +163,6 @@ def _keeps_apart(program: Program, first: Launch, second: Launch, handed: set[st
     scope = first.scope
     read, written = _roots(program, first, handed)
     read_later, written_later = _roots(program, second, handed)
-    if handed & (read | written | read_later | written_later):
-        return False
     new = all(allocation_of(program, scope, root) is not None for root in written | written_later)
     return new and not written & (read_later | written_later) and not written_later & (read | read_later)
 

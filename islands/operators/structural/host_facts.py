@@ -13,7 +13,7 @@ from islands.operators.structural.grids import grid_components
 from islands.operators.structural.names import bindings
 
 _MAX_DEPTH = 12
-_ALLOCATIONS = ("torch.empty", "torch.empty_strided", "torch.empty_like")
+_ALLOCATIONS = tuple(f"torch.{n}" for n in ("empty", "empty_strided", "empty_like", "zeros", "zeros_like"))
 _ELEMENTS = {
     **{n: n for n in ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8")},
     "bool": "int1",
@@ -69,7 +69,7 @@ def grid_of(program: Program, launch: Launch) -> tuple[int, ...] | None:
 
 
 def is_allocation(program: Program, node: cst.CSTNode | None) -> bool:
-    """Whether an expression is a new tensor of undefined contents."""
+    """Whether an expression is a new tensor, of zeros or of anything."""
     return isinstance(node, cst.Call) and program.qualified(node.func) in _ALLOCATIONS
 
 

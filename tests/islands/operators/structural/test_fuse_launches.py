@@ -149,6 +149,18 @@ VARIANTS = {
         ("xindex = xoffset + tl.arange(0, XBLOCK)[:]\n", "xindex = xoffset.to(tl.int64) + tl.arange(0, XBLOCK)[:]\n"),
         ("tmp2 - tmp3", "tmp2 - tmp3 * (x0 - x1)"),
     ),
+    "some elements are stored": changed(
+        RETURNS,
+        (
+            "    tl.store(out_ptr0 + (x2)",
+            "    tmp5 = tmp4 > tl.full([1], 0.5, tl.float32)\n    tl.store(out_ptr0 + (x2)",
+        ),
+        ("tmp4, xmask)", "tmp4, tmp5 & xmask)"),
+        ("buf1 = torch.empty_strided((5, 300), (300, 1), ", "buf1 = torch.zeros((5, 300), "),
+    ),
+    "what the first kernel loads in part": changed(
+        RETURNS, ("in_ptr1 + (299 + ((-1)*r0_1)), r0_mask,", "in_ptr1 + (299 + ((-1)*r0_1)), r0_1 < 200,")
+    ),
     "two tensors": two_tensors(),
     "two tensors of which one is returned": changed(two_tensors(), ("return buf1", "return buf1, buf9")),
     "masks that a flag takes away": elided(changed(GELU, ("6, 40)", "4, 64)"), *_SIXTY_FOUR)),
@@ -203,6 +215,16 @@ REFUSED = {
         ("tmp2 = (tmp0", "tmp9 = tl.load(in_ptr0 + (x2), xmask)\n    tmp2 = (tmp9 + tmp0")
     ],
     "the first reads what it wrote": [(STORE, STORE + "\n        tmp8 += tl.load(out_ptr0 + (x0), xmask)")],
+    "the first reads it at a place that it looks up": [
+        (STORE, f"{STORE}\n        tmp8 += tl.load(out_ptr0 + tl.load(in_ptr1).to(tl.int32))")
+    ],
+    "the second leaves out a mask that it needs": [
+        (
+            "out_ptr0, xnumel: tl.constexpr, XBLOCK : tl.constexpr):",
+            "out_ptr0, xnumel: tl.constexpr, XBLOCK: tl.constexpr, EVEN: tl.constexpr = True):",
+        ),
+        ("x1), xmask,", "x1), None if EVEN else xmask,"),
+    ],
     "the first stores it twice": [(STORE, STORE + "\n        " + STORE)],
     "a neighbour is read": [(ADDRESS, "298 + ((-1)*x0) + 300*x1")],
     "elements are read twice": [(ADDRESS, "299 + ((-1)*x0) + 150*x1")],
@@ -273,6 +295,25 @@ REFUSED = {
         )
     ],
 }
+
+
+REFUSED_OF_TWO = {
+    "the second reads one in another order": [(LOAD.replace("in_ptr0", "in_ptr3"), "tl.load(in_ptr3 + (x2), xmask)")],
+    "the second reads one by row": [(LOAD.replace("in_ptr0", "in_ptr3"), "tl.load(in_ptr3 + (x1), xmask)")],
+    "the second writes one": [("arg2_1, buf9, buf1,", "arg2_1, buf2, buf9,")],
+    "the second writes what the first reads, a new tensor": [
+        ("            arg1_1, arg0_1, buf0, buf9,", "            buf1, arg0_1, buf0, buf9,"),
+        ("        XBLOCK_0 = 2", f"        buf1 = {NEW}\n        XBLOCK_0 = 2"),
+        (f"        buf1 = {NEW}\n        XBLOCK_1", "        XBLOCK_1"),
+    ],
+}
+
+
+@pytest.mark.parametrize("cause", REFUSED_OF_TWO)
+def test_not_where_one_of_two_tensors_is_in_the_way(cause: str) -> None:
+    source = changed(two_tensors(), *REFUSED_OF_TWO[cause])
+    compile(source, "program", "exec")
+    assert fused(source) is None
 
 
 @pytest.mark.parametrize("cause", REFUSED)
