@@ -179,6 +179,7 @@ class Taking:
         loops = with_loops(graph.output)
         self.flow = Flow(loops.output)
         self._chosen = {**graph.chosen, **loops.configurations}
+        self._rewritten = loops.configurations.keys()
         self.replay = Replay(Flow(graph.output), namespace, captured.arguments)
 
     def parts(self, shares: Sequence[Share]) -> tuple[list[PartProblem], list[LeftAlone]]:
@@ -199,7 +200,11 @@ class Taking:
                 left.append(LeftAlone(name=part.name, share=share, reason=answer))
             else:
                 reference = "aten" if answer.kind == "kernelbench" else "kernel"
-                found.append(PartProblem(part=part, problem=answer, share=share, reference=reference))
+                is_rewritten = not self._rewritten.isdisjoint(part.kernels)
+                its = PartProblem(
+                    part=part, problem=answer, share=share, reference=reference, is_rewritten=is_rewritten
+                )
+                found.append(its)
         return sorted(found, key=lambda p: -p.share), left
 
     def _examined(self, parts: Sequence[Part]) -> list[tuple[Part, Problem | str]]:

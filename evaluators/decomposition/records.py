@@ -58,6 +58,7 @@ class PartProblem(Record):
     problem: Problem
     share: float
     reference: Literal["aten", "kernel"]
+    is_rewritten: bool = False  # its first program is not what the model runs: a loop in the place of a split scan
 
 
 class LeftAlone(Record):

@@ -132,12 +132,17 @@ class _Searches:
     def _part(self, part: PartProblem, shares: Sequence[float]) -> Found:
         if self.is_interrupted or not self._left.is_enough:
             return Found(reason=INTERRUPTED if self.is_interrupted else NO_BUDGET)
-        return self._one(part.part.name, part.share, part.problem, allotted(self._left, shares))
+        allotment = allotted(self._left, shares)
+        return self._one(part.part.name, part.share, part.problem, allotment, is_rewritten=part.is_rewritten)
 
-    def _one(self, name: str, share: float, problem: Problem, allotment: Allotment) -> Found:
+    def _one(
+        self, name: str, share: float, problem: Problem, allotment: Allotment, *, is_rewritten: bool = False
+    ) -> Found:
         begins = SearchBegins(name=name, share=share, evaluations=allotment.evaluations, time_s=allotment.time_s)
         self._on_event(begins)
         found = self._search(name, problem, allotment)
+        if is_rewritten:  # what the model runs is what the compiler makes of the part, not the first program
+            found = found.model_copy(update={"speedup": found.over_baseline})
         self._left = self._left.less(found.n_judged, found.elapsed_s)
         self.is_interrupted = self.is_interrupted or found.is_interrupted
         self._on_event(SearchEnded(name=name, found=found))

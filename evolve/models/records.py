@@ -20,6 +20,7 @@ class Found(Record):
     source: str = ""
     program_id: str = ""
     speedup: float | None = None  # over the kernels that the model runs now
+    over_baseline: float | None = None  # over the fastest way of compiling the problem by itself
     error_ratio: float | None = None  # against float64, over the reference's own error
     n_judged: int = 0
     elapsed_s: float = 0.0

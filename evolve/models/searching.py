@@ -102,16 +102,17 @@ def found_by(result: RunResult, archive: str, *, is_whole: bool) -> Found:
     }
     if best is None or best.verdict.latency is None:
         return Found(reason="no program was correct", **spent)
-    if is_whole:
-        speedup = best.verdict.latency.speedup  # one that may not replace the baseline is no gain, and may be a loss
-        speedup = speedup if result.replaces_baseline else min(1.0, speedup)
-    else:
+    over_baseline = best.verdict.latency.speedup  # one that may not replace it is no gain, and may be a loss
+    over_baseline = over_baseline if result.replaces_baseline else min(1.0, over_baseline)
+    speedup = over_baseline
+    if not is_whole:
         with contextlib.closing(open_for_reading(Path(archive), wait_s=RESUME_WAIT_S)) as reader:
             speedup = speedup_over_seed(best, reader.evaluations(result.run.run_id), result.problem.name)
     return Found(
         source=best.candidate.source,
         program_id=best.candidate.program_id,
         speedup=speedup,
+        over_baseline=over_baseline,
         error_ratio=best.verdict.error_ratio,
         reason="" if result.replaces_baseline else "its own baseline is not beaten",
         **spent,

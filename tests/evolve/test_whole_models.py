@@ -505,6 +505,19 @@ def _of_seed(evaluation: Evaluation, origin: str) -> Evaluation:
     return evaluation.model_copy(update={"candidate": candidate})
 
 
+def test_a_part_that_starts_from_another_kernel_is_compared_with_the_compilers() -> None:
+    bench = Bench("conv_epilogue", {FIRST: 1.0}, always(accepted(1.5)))
+    parts = [p.model_copy(update={"is_rewritten": p.part.name == FIRST}) for p in bench.decomposition.parts]
+    bench.decomposition = bench.decomposition.model_copy(update={"parts": tuple(parts)})
+
+    def search(name: str, problem: Problem, allotment: Allotment) -> Found:
+        return bench.search(name, problem, allotment).model_copy(update={"over_baseline": 4.0})
+
+    ended = improve(bench.decomposition.problem, Tools(bench.take_apart, search, bench.judge), Allotment(200))
+    assert [p.name for p in ended.parts if p.is_used] == [FIRST]
+    assert {p.name: p.found.speedup for p in ended.parts}[FIRST] == 4.0
+
+
 def test_what_a_gate_says_of_a_whole_model_is_what_the_attempt_says() -> None:
     problem = make_problem()
     run = make_run(problem)
