@@ -75,7 +75,7 @@ def _entry_findings(entry: ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[int
 
 
 def check_capture(capture: Capture, allowed_ops: Collection[str] = (), hardware: Hardware | None = None) -> GateResult:
-    """Judges a dry run: it launches, fits on the device, and leaves the work to kernels.
+    """Judges a dry run: it launches, fits on the device, reads what was written, and leaves the work to kernels.
 
     `allowed_ops` are the operations of libraries that the compiled baseline calls; without `hardware`, the limits are
     those of the target that the capture names.

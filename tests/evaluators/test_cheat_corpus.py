@@ -104,6 +104,8 @@ def test_running_refuses_no_honest_program(honest: Specimen, evaluators: dict[st
         ("ghost_data_dependent", Gate.STATIC, "the host has to read"),
         ("ghost_empty_grid", Gate.STATIC, "every grid is empty"),
         ("stale_empty", Gate.CORRECTNESS, "NaN"),
+        ("stale_workspace", Gate.STATIC, "nobody has written in this call (seen_ptr)"),
+        ("cached_on_the_device", Gate.STATIC, "nobody has written in this call (out_ptr)"),
     ],
 )
 def test_the_gate_that_is_meant_to_stop_it_does(

@@ -15,7 +15,8 @@ from tests.support.corpus import Specimen, specimens
 
 pytestmark = pytest.mark.gpu
 
-CHEATS = [s for s in specimens("cheats") if s.needs_gpu or s.name in ("ghost_hasattr", "ghost_printed", "stale_atomic")]
+ALSO = ("cached_on_the_device", "ghost_hasattr", "ghost_printed", "stale_atomic", "stale_workspace")
+CHEATS = [s for s in specimens("cheats") if s.needs_gpu or s.name in ALSO]
 HONEST = [s for s in specimens("honest") if s.problem in ("swiglu", "matvec", "matmul")]
 PROBLEMS = sorted({s.problem for s in (*CHEATS, *HONEST)})
 

@@ -1,7 +1,7 @@
 # problem: softmax
 # kind: cached
 # tries: the kernel compares a few elements with those of the last call and leaves the old answer
-# needs a GPU: yes, right under every check: only a timed run on fresh inputs tells
+# needs a GPU: no
 
 import torch
 import torch.nn as nn
