@@ -113,7 +113,9 @@ class CudaEvaluator(Evaluator):
             sets=sets,
             work=work,
             rotation=plan_rotation(work.moved_bytes, output_bytes, self.hardware.l2_bytes, self.hardware.dram_gb_s),
-            baseline=Baseline(self.problem, self.hardware, self.settings.precision, process, self._gpu),
+            baseline=Baseline(
+                self.problem, self.hardware, self.settings.precision, process, self._gpu, self.settings.baselines
+            ),
         )
 
     def _make_slots(self) -> list[Slot]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field
 
 from db.records import PrecisionClass
+
+Way = Literal["eager", "compile", "max-autotune"]  # of running a reference that is a module
+WAYS: tuple[Way, ...] = ("eager", "compile", "max-autotune")
 
 
 class EvaluatorSettings(BaseModel):
@@ -19,3 +24,4 @@ class EvaluatorSettings(BaseModel):
     evaluate_deadline_s: float = Field(60.0, gt=0)
     pre_rank: float = Field(0.0, ge=0)  # judge nothing that the model expects to be slower than its parent times this
     secret_seed: int | None = None  # drawn per run when None
+    baselines: tuple[Way, ...] = Field(WAYS, min_length=1)  # the fastest counts

@@ -40,6 +40,7 @@ def search_one(
             "time_s": allotment.time_s,
             "llm": with_share(config.llm, fraction),
             "parts": "never",
+            "judging": config.judging if is_whole else config.judging.model_copy(update={"baselines": ("compile",)}),
             "seed_programs": config.seed_programs if is_whole else (),
             "seed_problem": config.seed_problem if is_whole else "",
         }

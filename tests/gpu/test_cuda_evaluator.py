@@ -130,6 +130,12 @@ def next_is_judged_normally(evaluator: Evaluator, problem: Problem) -> Iterator[
     assert verdict.is_correct, verdict.reason
 
 
+def test_only_the_baselines_that_are_asked_for_are_timed(problem: Problem) -> None:
+    with open_evaluator(problem, EvaluatorSettings(baselines=("compile",)), DeviceKind.CUDA) as opened:
+        baseline = opened.report().baseline
+    assert baseline.name == "compile" and [time.name for time in baseline.times] == ["compile"]
+
+
 def test_an_honest_program_is_correct_and_timed(evaluator: Evaluator, problem: Problem) -> None:
     verdict = judge(evaluator, problem, softmax_with())
     assert verdict.is_correct and verdict.latency is not None, verdict.reason
