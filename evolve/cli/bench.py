@@ -151,6 +151,10 @@ def summary_lines(table: BenchTable) -> list[str]:
             names = ", ".join(figures.degenerate)
             lines.append(f"without {len(figures.degenerate)} degenerate: {names}")
             lines += _figure_lines(figures.sound, "others")
+        if figures.needless:
+            names = ", ".join(figures.needless)
+            lines.append(f"without {len(figures.needless)} that ask for needless work, either: {names}")
+            lines += _figure_lines(figures.lean, "others")
         if figures.n_unlooked:
             lines.append(f"of {figures.n_unlooked} it is not known whether they are degenerate")
     return lines

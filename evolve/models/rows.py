@@ -32,6 +32,7 @@ class BenchRow(Record):
     dominant: Operation | None = None
     dominant_share: Share = 0.0  # of device time
     degenerate: str | None = None  # why a speed-up says little, or ""; None where that is not known
+    left_out: tuple[str, ...] = ()  # needless work that the module asks for and what is delivered does not do
     roofline_efficiency: Share | None = None  # of what is delivered, in [0, 1]
     n_parts: int = 0
     n_used: int = 0
@@ -65,6 +66,7 @@ def row_of(module: Path, summary: dict[str, Any]) -> BenchRow:
         dominant=dominant.get("operation"),
         dominant_share=dominant.get("share", 0.0),
         degenerate=summary.get("degenerate"),
+        left_out=tuple(summary.get("left_out", ())) if is_optimized else (),
         roofline_efficiency=_efficiency(summary) if is_optimized else None,
         n_parts=len(summary["parts"]),
         n_used=sum(part["is_used"] for part in summary["parts"]),
@@ -81,8 +83,9 @@ def level_of(module: Path) -> int | None:
 
 
 def _program_speedup(summary: dict[str, Any], delivered: float | None) -> float | None:
-    """A file without a winner is what the compiler wrote: no program of ours, unless it is delivered."""
-    files = [attempt for attempt in summary["attempts"] if attempt["parts"] and attempt["is_correct"]]
+    """A file without a winner is what the compiler wrote: no program of ours, unless it leaves work out."""
+    is_lean = bool(summary.get("left_out"))
+    files = [attempt for attempt in summary["attempts"] if (attempt["parts"] or is_lean) and attempt["is_correct"]]
     correct = [file["speedup"] for file in files if file["speedup"] is not None]
     return max([*correct, *([delivered] if delivered is not None else [])], default=None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from evaluators.decomposition.classify import ModelOutcome
@@ -11,7 +11,7 @@ from evolve.models.rows import BenchRow
 from evolve.models.table import ClassFigures
 
 NOTHING = "-"
-TEXTS = frozenset({"outcome", "root cause", "dominant", "remarks", "why"})  # columns that hold no figures
+TEXTS = frozenset({"outcome", "root cause", "dominant", "remarks", "why", "what"})  # columns that hold no figures
 
 
 class Sheet(NamedTuple):
@@ -47,6 +47,7 @@ def sheets_of(figures: ClassFigures) -> list[Sheet]:
         *_levels(both),
         _fast_p(both),
         *_degenerate(figures),
+        *_needless(figures),
     ]
 
 
@@ -64,8 +65,17 @@ def _module_row(row: BenchRow, ways: Sequence[str]) -> tuple[str, ...]:
         *(times(row.against.get(way)) for way in ways),
         " ".join(filter(None, (row.dominant, percent(row.dominant_share) if row.dominant_share else ""))) or NOTHING,
         f"{row.n_used} of {row.n_parts}",
-        "; ".join(filter(None, (row.error or row.reason, f"degenerate: {row.degenerate}" if row.degenerate else ""))),
+        "; ".join(_remarks(row)),
     )
+
+
+def _remarks(row: BenchRow) -> Iterator[str]:
+    if row.error or row.reason:
+        yield row.error or row.reason
+    if row.degenerate:
+        yield f"degenerate: {row.degenerate}"
+    if row.left_out:
+        yield "needless work left out"
 
 
 def _outcomes(both: Both) -> Sheet:
@@ -149,6 +159,18 @@ def _degenerate(figures: ClassFigures) -> list[Sheet]:
         return []
     lead = "Their answers hardly depend on the work, as their reference showed when it ran."
     return [Sheet("Degenerate problems", lead, ("module", "why"), tuple(figures.degenerate.items()))]
+
+
+def _needless(figures: ClassFigures) -> list[Sheet]:
+    if not figures.needless:
+        return []
+    others = figures.lean.delivered
+    geomean = times(others.geomean if others else None)
+    lead = (
+        "They ask for work that no answer needs, and what is delivered leaves it out: that says more about them than "
+        f"about kernels. The geometric mean over the others that are not degenerate is {geomean}."
+    )
+    return [Sheet("Needless work", lead, ("module", "what"), tuple(figures.needless.items()))]
 
 
 # --------------------------------------------------------------------------------------------------------------- words

@@ -11,12 +11,15 @@ from evolve.models.rows import BenchRow
 
 
 class ClassFigures(Record):
-    """The figures of one precision class twice: over all its modules, and over those that are not degenerate."""
+    """The figures of one precision class: over all its modules, over those that are not degenerate, and over those of
+    them that ask for no needless work."""
 
     precision: PrecisionClass
     all: Figures
     sound: Figures
+    lean: Figures
     degenerate: dict[str, str]  # modules, and why
+    needless: dict[str, str]  # modules, and the work that what is delivered leaves out
     n_unlooked: int  # modules that ran and of which it is not known; they count as sound
 
 
@@ -41,6 +44,8 @@ def _class_figures(precision: PrecisionClass, rows: Sequence[BenchRow]) -> Class
         precision=precision,
         all=figures_of(rows),
         sound=figures_of([row for row in rows if not row.degenerate]),
+        lean=figures_of([row for row in rows if not row.degenerate and not row.left_out]),
+        needless={row.module: "; ".join(row.left_out) for row in rows if row.left_out},
         degenerate={row.module: row.degenerate for row in rows if row.degenerate},
         n_unlooked=sum(row.degenerate is None and not row.error for row in rows),
     )

@@ -24,7 +24,7 @@ from evolve.models.markdown import markdown_of
 from evolve.models.output import summary_of
 from evolve.models.records import Attempt, ModelRun
 from evolve.models.rows import BenchRow, level_of, row_of
-from evolve.models.sheets import sheets_of
+from evolve.models.sheets import module_sheet, sheets_of
 from evolve.models.table import BenchTable
 from evolve.models.written import write_table
 from evolve.reports.bench import fast_p_picture, page_of
@@ -108,6 +108,26 @@ def test_degenerate_problems_and_precision_classes_are_kept_apart() -> None:
     assert first.n_unlooked == 0  # what could not be run is told as that
     assert first.sound.delivered is not None and first.sound.delivered.largest == 1.5
     assert (second.precision, second.all.n, second.n_unlooked) == (PrecisionClass.RELAXED, 1, 1)
+
+
+def test_modules_that_ask_for_needless_work_are_kept_apart() -> None:
+    lean = row("h", 90.0, left_out=("a product with a diagonal matrix",))
+    (figures,) = BenchTable(rows=(*ROWS, lean)).classes
+    assert (figures.all.n, figures.sound.n, figures.lean.n) == (7, 6, 5)
+    assert figures.lean.delivered is not None and figures.lean.delivered.largest == 1.5
+    sheet = next(sheet for sheet in sheets_of(figures) if sheet.title == "Needless work")
+    assert sheet.rows == (("h", "a product with a diagonal matrix"),) and "over the others" in sheet.lead
+    assert module_sheet([lean]).rows[0][-1] == "needless work left out"
+    assert "without 1 that ask for needless work, either: h" in summary_lines(BenchTable(rows=(*ROWS, lean)))
+
+
+@pytest.mark.parametrize(("outcome", "left_out"), [("optimized", ("half",)), ("matched", ())])
+def test_work_is_left_out_where_the_file_is_delivered(outcome: str, left_out: tuple[str, ...]) -> None:
+    attempt = {"parts": [], "is_correct": True, "speedup": 1.2, "replaces_baseline": True}
+    told = {"outcome": outcome, "root_cause": None, "reason": "", "speedup": 1.2, "parts": [], "best_path": ""}
+    told |= {"attempts": [attempt], "seconds": {"all": 1.0}, "left_out": ["half"]}
+    found = row_of(Path("m.py"), told)
+    assert (found.left_out, found.program_speedup) == (left_out, 1.2)
 
 
 # --------------------------------------------------------------------------------------------------------------- rows
