@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 CORES = os.cpu_count() or 1
 CORES_PER_RECOVERY = 3
 CORES_PER_JUDGE = 8
+CORES_PER_SEARCH = 2
 ENDS_S = 20.0
 
 
@@ -90,6 +91,12 @@ PARTS = {
         " --address HEAD --out OUT/nodes.jsonl",
         *(60, 200, True),
     ),
+    "ablation-modelled": Part(
+        "the search without each of its parts, on modelled latencies",
+        f"-m benchmarks.ablation --seeds 5 --evaluations 30 --jobs {max(1, CORES // CORES_PER_SEARCH)} --minutes 9"
+        " --cache OUT/verdicts-modelled --out OUT/ablation",
+        *(540, 590),
+    ),
     "gpu-tests": _on_gpu("the tests that need a GPU", "-m pytest -v -s -p no:cacheprovider tests/gpu", 300),
     "models-scans": _models("scans", "gated_scan returns_to_go selective_scan token_losses"),
     "models-rows": _models("norms and softmax", "long_layer_norm masked_softmax feature_normaliser unit_rows"),
@@ -104,6 +111,7 @@ PARTS = {
     "decompose": _on_gpu(
         "how long taking apart takes", "-m benchmarks.decompose_time --out OUT/decompose_time.json", 150, 300
     ),
+    "cheats": _on_gpu("programs that cheat, and honest twins", "-m benchmarks.cheat_corpus --device cuda", 300),
     "ablation": _on_gpu(
         "the search without each of its parts",
         "-m benchmarks.ablation softmax cross_entropy --device cuda --jobs 2 --seeds 3 --evaluations 30 --minutes 8"
