@@ -117,14 +117,14 @@ def _placed(program: Program, pair: LaunchPair, edits: list[Edit]) -> list[Edit]
 def fused_name(program: Program, pair: LaunchPair) -> str:
     """What the first kernel is called with the second's statements: as before, unless something else uses it."""
     kernel = cast(Scope, pair.first.kernel)
-    alone = len(occurrences(program.module, kernel.name)) <= 2
+    alone = len(occurrences(program, program.module, kernel.name)) <= 2
     return kernel.name if alone else fresh_name(program, f"{kernel.name}_{pair.second.kernel_name}")
 
 
 def _without_second(program: Program, pair: LaunchPair) -> list[Edit]:
     """The second kernel goes unless something else uses it."""
     kernel = cast(Scope, pair.second.kernel)
-    if len(occurrences(program.module, kernel.name)) > 2:
+    if len(occurrences(program, program.module, kernel.name)) > 2:
         return []
     start, end = _definition(program, kernel)
     rest = program.source[end:]
@@ -174,8 +174,8 @@ def _numbers_of_second(program: Program, pair: LaunchPair) -> list[cst.CSTNode]:
     found: list[cst.CSTNode] = []
     for name in sorted(names_in(pair.second.call)):
         group = bindings(program, scope).get(name, [])
-        n_inside = len(occurrences(pair.second.call, name))
-        alone = len(group) == 1 and len(occurrences(scope.node, name)) == n_inside + 1
+        n_inside = len(occurrences(program, pair.second.call, name))
+        alone = len(group) == 1 and len(occurrences(program, scope.node, name)) == n_inside + 1
         if alone and integer(group[0].value) is not None and isinstance(group[0].statement, cst.Assign):
             found.append(group[0].statement)
     return found

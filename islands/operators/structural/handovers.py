@@ -58,19 +58,23 @@ def handed_tensors(program: Program, first: Launch, second: Launch) -> list[Hand
 def parameter_of(program: Program, launch: Launch, name: str) -> str | None:
     """The parameter that gets a tensor, where the launch has the tensor once."""
     found = [p for p, arg in launch.arguments.items() if program.text(arg.value) == name]
-    return found[0] if len(found) == 1 and len(occurrences(launch.call, name)) == 1 else None
+    return found[0] if len(found) == 1 and len(occurrences(program, launch.call, name)) == 1 else None
 
 
 def is_only_loaded(program: Program, kernel: Scope, parameter: str) -> bool:
     """Whether a kernel does nothing with a parameter but load from it."""
-    loads = [argument(c, 0, "pointer") for c in program.device_calls(kernel, "load")]
-    inside = {id(n) for at in loads if at is not None for n in descendants(at)}
-    return all(id(n) in inside for n in body_occurrences(kernel, parameter))
+
+    def compute() -> set[int]:
+        addresses = [argument(c, 0, "pointer") for c in program.device_calls(kernel, "load")]
+        return {id(n) for at in addresses if at is not None for n in descendants(at)}
+
+    inside = program.derived(("loaded", id(kernel)), compute)
+    return all(id(n) in inside for n in body_occurrences(program, kernel, parameter))
 
 
-def body_occurrences(kernel: Scope, name: str) -> list[cst.Name]:
+def body_occurrences(program: Program, kernel: Scope, name: str) -> list[cst.Name]:
     """Every place of a kernel's body where a name occurs."""
-    return occurrences(cast(cst.FunctionDef, kernel.node).body, name)
+    return occurrences(program, cast(cst.FunctionDef, kernel.node).body, name)
 
 
 def _stands_in(program: Program, launch: Launch, scope: Scope) -> bool:
@@ -145,7 +149,7 @@ def _handed(program: Program, first: Launch, second: Launch, name: str) -> Hande
     if allocation is None or element is None or None in parameters:
         return None
     end = program.span(second.call).end
-    places = [program.span(n).start for n in occurrences(scope.node, name)]
+    places = [program.span(n).start for n in occurrences(program, scope.node, name)]
     aliases = [
         other
         for other, group in bindings(program, scope).items()

@@ -116,6 +116,14 @@ def _sources(program: Program, scope: Scope, name: str) -> set[str] | None:
     return {source for b in found for source in b.sources if not is_allocation(program, b.value)} - own or None
 
 
-def occurrences(function: cst.CSTNode, name: str) -> list[cst.Name]:
-    """Every place of a function where a name is read or bound, those in functions inside it too."""
-    return [n for n in descendants(function) if isinstance(n, cst.Name) and n.value == name]
+def occurrences(program: Program, node: cst.CSTNode, name: str) -> list[cst.Name]:
+    """Every place in a piece of code where a name is read or bound, in functions inside it too."""
+
+    def compute() -> dict[str, list[cst.Name]]:
+        found: dict[str, list[cst.Name]] = {}
+        for inner in descendants(node):
+            if isinstance(inner, cst.Name):
+                found.setdefault(inner.value, []).append(inner)
+        return found
+
+    return program.derived(("occurrences", id(node)), compute).get(name, [])

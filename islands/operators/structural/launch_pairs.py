@@ -151,7 +151,7 @@ def _offset(access: TracedAccess) -> Index:
 def _only_access(program: Program, launch: Launch, trace: Trace, tensor: str, is_load: bool) -> TracedAccess | None:
     """The load or store of a tensor, where the kernel does nothing else with it and does that in every program."""
     parameter = parameter_of(program, launch, tensor)
-    if parameter is None or len(body_occurrences(trace.kernel, parameter)) != 1:
+    if parameter is None or len(body_occurrences(program, trace.kernel, parameter)) != 1:
         return None
     found = [a for a in trace.accesses if a.pointer is not None and a.pointer.parameter == parameter]
     if len(found) != 1 or found[0].is_load != is_load or found[0].is_conditional:

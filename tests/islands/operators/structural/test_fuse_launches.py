@@ -139,6 +139,22 @@ VARIANTS = {
             "tmp20 = x0 >= tl.full([1], 7, tl.int32)\n    tmp10 = tl.load(in_ptr1 + (x1), tmp20 & xmask, other=3.0,",
         ),
     ),
+    "tiles of two grid axes": changed(
+        GELU,
+        (
+            "out_ptr0, xnumel: tl.constexpr, XBLOCK: tl.constexpr):\n    xoffset = tl.program_id(0) * XBLOCK\n"
+            "    xindex = xoffset + tl.arange(0, XBLOCK)[:]\n    xmask = xindex < xnumel\n    x2 = xindex\n"
+            "    x0 = (xindex % 40)\n    tmp0 = tl.load(in_ptr0 + (x2), xmask)",
+            "out_ptr0, ynumel, xnumel, YBLOCK: tl.constexpr, XBLOCK: tl.constexpr):\n"
+            "    yindex = tl.program_id(1) * YBLOCK + tl.arange(0, YBLOCK)[:, None]\n    ymask = yindex < ynumel\n"
+            "    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[None, :]\n    xmask = xindex < xnumel\n"
+            "    y1 = yindex\n    x0 = xindex\n    tmp0 = tl.load(in_ptr0 + (x0 + 40*y1), xmask & ymask)",
+        ),
+        ("tl.store(out_ptr0 + (x2), tmp2, xmask)", "tl.store(out_ptr0 + (x0 + 40*y1), tmp2, xmask & ymask)"),
+        ("XBLOCK_0 = 256", "XBLOCK_0 = 32"),
+        ("(triton.cdiv(1200, XBLOCK_0),)", "(triton.cdiv(40, XBLOCK_0), triton.cdiv(30, 4))"),
+        ("buf0, 1200, XBLOCK", "buf0, 30, 40, YBLOCK=4, XBLOCK"),
+    ),
     "padded rows that are returned": WEIGHTS,
     "digits in 64 bits": changed(
         WEIGHTS, ("x2 = xindex\n", "x2 = xindex.to(tl.int64)\n    tmp9 = x2\n"), ("tmp2 + tmp3", "tmp2 + tmp3 + tmp9")
