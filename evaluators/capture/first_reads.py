@@ -5,7 +5,7 @@ what the loop begins with, and a later one). Pointers are followed from the argu
 nobody wrote may look for an answer of an earlier call there; an honest kernel has no use for it. In doubt it is not
 counted as read:
 
-* what the kernel has stored to before, in any iteration and by any element, is its own,
+* what the kernel has stored to before is its own, if it is not known that the store was to other elements,
 * what a loop stores to later, it may read from its second iteration on, where the read has a condition that is
   different there (`k > 0`, but not the bound `start + columns < n`),
 * what another program may have written is its own to say: a read that waits for, or depends on, memory that the kernel
@@ -17,7 +17,7 @@ An operation that is not known makes what its pointers point to written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from evaluators.capture.ttir import (
@@ -36,9 +36,11 @@ from evaluators.capture.ttir_values import (
     UNKNOWN,
     Memory,
     Number,
+    Offset,
     Value,
     after,
     computed,
+    counted,
     joined,
     mixed,
     varying,
@@ -91,11 +93,18 @@ class _Read:
     waits_for: frozenset[Memory]  # what its conditions come from
 
 
+class _Write(NamedTuple):
+    """A store, by the conditions on data that it has."""
+
+    guards: frozenset[Guard]
+    offset: Offset | None  # where, if that is known
+
+
 @dataclass
 class _Found:
     """What has happened, from the first operation to the present one."""
 
-    written: dict[Memory, list[frozenset[Guard]]] = field(default_factory=dict)  # under which conditions on data
+    written: dict[Memory, list[_Write]] = field(default_factory=dict)
     stored: set[Memory] = field(default_factory=set)
     changed: set[Memory] = field(default_factory=set)  # stored, or by atomics
     stored_in: dict[int, set[Memory]] = field(default_factory=dict)  # by loop
@@ -236,9 +245,10 @@ class _Walk:
         made = computed(operation.name, operation.text, operands)
         is_known = operation.name in _KNOWN or operation.name.startswith(("arith.", "math.", "cf.", "scf."))
         if not is_known:
-            self._write(made.points_to)
+            self._write(made.points_to, None)
+        made = replace(made, differs=True) if len(operation.results) > 1 else made
         for region in operation.regions:
-            self._region(region, [mixed(operands)] * len(region[0].arguments))
+            self._region(region, [replace(mixed(operands), differs=True)] * len(region[0].arguments))
         self._bind(operation.results, [made] * len(operation.results))
 
     def _if(self, operation: Operation, operands: list[Value]) -> None:
@@ -257,12 +267,11 @@ class _Walk:
 
     def _forget_both_ways(self, condition: Value) -> None:
         """What both ways of a branch have written is written, whichever was taken."""
-        for keys in self._found.written.values():
-            for key in list(keys):
-                if (condition, True) in key:
-                    rest = key - set(_guards_of(condition, True))
-                    if rest | {(condition, False)} in keys:
-                        keys.append(rest)
+        for writes in self._found.written.values():
+            for write in [write for write in writes if (condition, True) in write.guards]:
+                rest = write.guards - set(_guards_of(condition, True))
+                if any(other.guards == rest | {(condition, False)} for other in writes):
+                    writes.append(_Write(rest, None))
 
     def _call(self, operation: Operation, operands: list[Value]) -> None:
         function = self._functions[symbol_of(operation.text)]
@@ -290,7 +299,7 @@ class _Walk:
         self._bind((counter, *names), [begin, *(varying(value, loop) for value in given)])
         handed = self._region(operation.regions[0])
         if not _is_over(first, end, step):
-            later = Value(comes_from=first.comes_from, loops=first.loops | {loop}, is_rising=first.is_rising)
+            later = replace(begin, number=None, sum=counted(first, end))
             carried = [varying(joined(pair), loop) for pair in zip(given, handed, strict=True)]
             self._bind((counter, *names), [later, *carried])
             handed = [joined(pair) for pair in zip(handed, self._region(operation.regions[0]), strict=True)]
@@ -331,41 +340,41 @@ class _Walk:
         if mask is not None and mask.number is False:
             self._bind(operation.results, [operands[2] if len(operands) > 2 else UNKNOWN])
             return
-        self._read(operands[0].points_to, mask, is_atomic=False)
-        self._bind(operation.results, [_loaded(operands)] * len(operation.results))
+        self._read(operands[0].points_to, _place(operation, operands[0]), mask, is_atomic=False)
+        self._bind(operation.results, [_loaded(operation, operands)] * len(operation.results))
 
     def _store(self, operation: Operation, operands: list[Value]) -> None:
         mask = operands[2] if operation.name in ("tt.store", "tt.atomic_rmw") and len(operands) > 2 else None
         if mask is None or mask.number is not False:
-            self._write(operands[0].points_to)
+            self._write(operands[0].points_to, _place(operation, operands[0]))
         self._bind(operation.results, [UNKNOWN] * len(operation.results))
 
     def _atomic(self, operation: Operation, operands: list[Value]) -> None:
         mask = operands[2] if operation.name == "tt.atomic_rmw" and len(operands) > 2 else None
         if mask is None or mask.number is not False:
-            self._read(operands[0].points_to, mask, is_atomic=True)
+            self._read(operands[0].points_to, _place(operation, operands[0]), mask, is_atomic=True)
             self._found.changed |= operands[0].points_to
-        self._bind(operation.results, [_loaded(operands)] * len(operation.results))
+        self._bind(operation.results, [_loaded(operation, operands)] * len(operation.results))
 
-    def _write(self, memories: frozenset[Memory]) -> None:
-        key = frozenset(guard for guard in self._guards if guard[0].comes_from)
+    def _write(self, memories: frozenset[Memory], place: Offset | None) -> None:
+        write = _Write(frozenset(guard for guard in self._guards if guard[0].comes_from), place)
         found = self._found
         found.stored |= memories
         found.changed |= memories
         for loop in self._loops:
             found.stored_in.setdefault(loop, set()).update(memories)
         for memory in memories:
-            keys = found.written.setdefault(memory, [])
-            if key not in keys:
-                keys.append(key)
+            writes = found.written.setdefault(memory, [])
+            if write not in writes:
+                writes.append(write)
 
-    def _read(self, memories: frozenset[Memory], mask: Value | None, *, is_atomic: bool) -> None:
+    def _read(self, memories: frozenset[Memory], place: Offset | None, mask: Value | None, *, is_atomic: bool) -> None:
         guards = {*self._guards, *(_guards_of(mask, is_true=True) if mask is not None else ())}
         conditions = [condition for condition, _ in guards]
         keeping_off = [c.loops for c in conditions if c.number is None and not c.is_bound and not c.parts]
         waits_for = [c.comes_from for c in (*conditions, *self._lengths)]
         for memory in memories:
-            if any(key <= guards for key in self._found.written.get(memory, ())):
+            if any(w.guards <= guards and _may_meet(w.offset, place) for w in self._found.written.get(memory, ())):
                 continue
             loops = frozenset[int]().union(*keeping_off) & set(self._loops)
             self._found.reads.append(_Read(memory, is_atomic, loops, self._found.awaited.union(*waits_for)))
@@ -376,10 +385,20 @@ def _guards_of(condition: Value, is_true: bool) -> tuple[Guard, ...]:
     return tuple((part, True) for part in condition.conjuncts) if is_true else ((condition, False),)
 
 
-def _loaded(operands: Sequence[Value]) -> Value:
+def _place(operation: Operation, pointer: Value) -> Offset | None:
+    """The elements that an access may reach, where they are counted from a pointer."""
+    return pointer.offset if operation.name.startswith(("tt.load", "tt.store", "tt.atomic")) else None
+
+
+def _may_meet(written: Offset | None, read: Offset | None) -> bool:
+    return written is None or read is None or not read.is_apart_from(written)
+
+
+def _loaded(operation: Operation, operands: Sequence[Value]) -> Value:
     """What an address, and what stands beside it, give."""
     made = mixed(operands)
-    return Value(comes_from=made.comes_from | operands[0].points_to, loops=made.loops, is_rising=not made.loops)
+    sources, is_block = made.comes_from | operands[0].points_to, "tensor<" in operation.text
+    return Value(comes_from=sources, loops=made.loops, is_rising=not made.loops, differs=is_block)
 
 
 def _under(value: Value, condition: Value) -> Value:

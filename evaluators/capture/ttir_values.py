@@ -6,12 +6,36 @@ import operator
 import re
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 Number = int | float | bool
 Memory = Hashable  # one storage, as the caller names it
 NOTHING: frozenset[Memory] = frozenset()
 
 _CONSTANT = re.compile(r"\s*(?:\{.*?\}\s*)?(?:dense<)?(true|false|-?\d+(?:\.\d+(?:[eE][-+]?\d+)?)?)>?\s*(?::|$)")
+
+
+class Offset(NamedTuple):
+    """A number, or an address, as the sum of values that are the same whenever the program asks, and a rest."""
+
+    terms: frozenset[tuple[Value, int]]  # each value with its factor
+    low: int  # of the rest: elements of a block and iterations of a loop
+    high: int
+
+    def is_apart_from(self, other: Offset) -> bool:
+        """Can they never be equal?"""
+        return self.terms == other.terms and (self.low > other.high or self.high < other.low)
+
+    def plus(self, other: Offset, factor: int = 1) -> Offset:
+        factors = dict(self.terms)
+        for value, its in other.terms:
+            factors[value] = factors.get(value, 0) + its * factor
+        terms = frozenset((value, its) for value, its in factors.items() if its)
+        ends = (other.low * factor, other.high * factor)
+        return Offset(terms, self.low + min(ends), self.high + max(ends))
+
+
+ZERO = Offset(frozenset(), 0, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,13 +49,24 @@ class Value:
     is_rising: bool = True  # from iteration to iteration, where it differs
     is_bound: bool = False  # a condition that is true in the first iteration if it is in a later one
     parts: tuple[Value, ...] = ()  # of which it is the conjunction
+    differs: bool = False  # from element to element, or from one use of this object to the next
+    sum: Offset | None = None  # what it is the sum of, where it is one
+
+    @property
+    def offset(self) -> Offset | None:
+        """Where the value itself is all that is known, it is its own only term."""
+        if self.sum is not None:
+            return self.sum
+        if isinstance(self.number, int):
+            return Offset(frozenset(), int(self.number), int(self.number))
+        return None if self.differs or self.loops else Offset(frozenset({(self, 1)}), 0, 0)
 
     @property
     def conjuncts(self) -> tuple[Value, ...]:
         return (self, *self.parts) if self.parts else (self,)
 
 
-UNKNOWN = Value()
+UNKNOWN = Value(differs=True)
 
 
 def constant(text: str) -> Value:
@@ -60,12 +95,13 @@ def mixed(values: Sequence[Value]) -> Value:
         comes_from=NOTHING.union(*(v.comes_from for v in values)),
         loops=loops,
         is_rising=not loops,
+        differs=any(v.differs for v in values),
     )
 
 
 def varying(value: Value, loop: int) -> Value:
     """A value that a loop carries from iteration to iteration."""
-    return replace(value, loops=value.loops | {loop}, is_rising=False, is_bound=False, parts=())
+    return replace(value, loops=value.loops | {loop}, is_rising=False, is_bound=False, parts=(), sum=None)
 
 
 def after(value: Value, loop: int) -> Value:
@@ -90,6 +126,8 @@ def computed(name: str, text: str, operands: Sequence[Value]) -> Value:
         number=_number(name, text, operands),
         is_rising=not made.loops or _is_rising(name, operands),
         is_bound=name == "arith.cmpi" and _is_bound(text, operands),
+        differs="tensor<" in text,
+        sum=_sum(name, text, [v.offset for v in operands]),
     )
 
 
@@ -131,6 +169,31 @@ def _is_bound(text: str, operands: Sequence[Value]) -> bool:
     predicate = text.split(",")[0].strip()
     low, high = operands if predicate in ("slt", "sle", "ult", "ule") else reversed(operands)
     return predicate not in ("eq", "ne") and low.is_rising and not high.loops
+
+
+def counted(first: Value, end: Value) -> Offset | None:
+    """The numbers that a loop counts through."""
+    known = isinstance(first.number, int) and isinstance(end.number, int)
+    return Offset(frozenset(), int(first.number), int(end.number) - 1) if known else None  # type: ignore[arg-type]
+
+
+def _sum(name: str, text: str, offsets: Sequence[Offset | None]) -> Offset | None:
+    """What an operation that adds makes of its operands, in elements of what a pointer points to."""
+    if name == "tt.make_range":
+        ends = dict(re.findall(r"(start|end) = (\d+)", text))
+        return Offset(frozenset(), int(ends["start"]), int(ends["end"]) - 1) if len(ends) == 2 else None
+    if not offsets or any(offset is None for offset in offsets):
+        return None
+    first, *others = (offset for offset in offsets if offset is not None)
+    if name in ("arith.extsi", "arith.extui", "arith.trunci") and not others:
+        return first
+    if name in ("tt.addptr", "arith.addi", "arith.subi"):
+        return first.plus(others[0], -1 if name == "arith.subi" else 1)
+    if name == "arith.muli":
+        number, block = sorted((first, others[0]), key=lambda offset: bool(offset.terms) or offset.low != offset.high)
+        is_number = not number.terms and number.low == number.high
+        return ZERO.plus(block, number.low) if is_number else None
+    return None
 
 
 def _common(numbers: Sequence[Number | None]) -> Number | None:

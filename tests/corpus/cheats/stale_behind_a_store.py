@@ -1,7 +1,7 @@
 # problem: softmax
 # kind: stale
-# tries: as stale_scratch, behind a store to an element that it does not need: who has stored may read
-# needs a GPU: yes, right under every check: only a timed run on fresh inputs tells
+# tries: as stale_scratch, behind a store to an element that it does not need
+# needs a GPU: no
 
 import torch
 import torch.nn as nn

@@ -55,6 +55,9 @@ READ = {
     "after_a_way_out": "if pid >= n:\n    return\ntl.store(y + at, value + tl.load(s + at))",
     "after_a_store_of_the_other_way": "if tl.load(x) > 100.0:\n    tl.store(s + at, value)\ntl.store(y + at, value + tl.load(s + at))",
     "after_a_store_that_is_masked_off": "tl.store(s + at, value, mask=(at < n) & (beta != 0.0))\ntl.store(y + at, value + tl.load(s + at))",
+    "behind_a_store_to_another_element": "tl.store(s + pid * 32 + 31, 0.0)\nold = tl.load(s + pid * 32 + tl.arange(0, 16))\ntl.store(y + pid, tl.sum(old))",
+    "behind_a_store_to_the_end_of_a_row": "tl.store(s + pid * n + n - 1, 0.0)\ntl.store(y + at, value + tl.load(s + pid * n))",
+    "behind_stores_to_another_half": "for i in range(0, 8):\n    tl.store(s + i * 16 + tl.arange(0, 16), 0.0)\ntl.store(y + at, value + tl.load(s + 128 + cols))",
     "under_a_condition_on_inputs": "if tl.load(x + pid) < 100.0:\n    value += tl.load(s + at)\ntl.store(y + at, value)\ntl.store(s + at, value)",
     "under_an_argument": "if beta == 0.0:\n    value += tl.load(s + at)\ntl.store(y + at, value)",
     "while_it_looks": "i = 0\nwhile tl.load(s + i) > 0.0:\n    i += 1\ntl.store(y + at, value + i)",
@@ -65,6 +68,10 @@ READ = {
 
 NOT_READ = {
     "its_own_part": "tl.store(s + at, value)\ntl.debug_barrier()\ntl.store(y + at, tl.load(s + pid))",
+    "the_end_of_its_own_row": "for i in range(0, 8):\n    tl.store(s + pid * n + i * 16 + tl.arange(0, 16), 0.0)\ntl.store(y + at, value + tl.load(s + pid * n + 127))",
+    "where_the_inputs_say": "first = tl.load(flags + pid)\ntl.store(s + first, 0.0)\ntl.store(y + at, value + tl.load(s + pid + 1))",
+    "in_blocks_that_the_inputs_say": "places = tl.load(flags + cols)\ntl.store(s + places, value)\ntl.store(y + at, value + tl.load(s + places + 1))",
+    "of_its_last_tile": "for tile in range(pid, n, 4):\n    tl.store(s + tile * BLOCK + cols, value)\n    tl.debug_barrier()\n    value += tl.load(s + (tile - 4) * BLOCK + cols, mask=cols >= 0)",
     "what_a_loop_before_wrote": "for start in range(0, n, BLOCK):\n    tl.store(s + start + cols, value)\nfor start in range(0, n, BLOCK):\n    tl.store(y + start + cols, tl.load(s + start + cols))",
     "not_with_this_argument": "if beta != 0.0:\n    value += beta * tl.load(s + at)\ntl.store(s + at, value)",
     "not_with_this_mask": "value += tl.load(s + at, mask=(at < n) & (beta != 0.0), other=0.0)\ntl.store(s + at, value)",
