@@ -2,6 +2,7 @@
 
     python -m benchmarks.prediction                            # the attempts stored here, no GPU needed
     python -m benchmarks.prediction ARCHIVE... --save FILE     # collect what runs on a GPU have tried
+    python -m benchmarks.prediction --rivals                   # the same question to simple regressions
 
 An attempt is one technique on one program: what it gained, in octaves of latency (failed or slower: nothing). For each
 number of learnt problems, problems are drawn at random, a knowledge base starts from what was tried on them, and
@@ -17,8 +18,9 @@ import gzip
 import math
 import random
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,7 +59,7 @@ def main() -> None:
     tried = [one for path in arguments.archives for one in read_archive(path)] or read_attempts(arguments.attempts)
     if arguments.save:
         write_attempts(arguments.save, tried)
-    print(table(tried))
+    print(rivals(tried) if arguments.rivals else table(tried))
 
 
 def read_archive(path: Path) -> list[Tried]:
@@ -160,6 +162,61 @@ def _predict(known: Sequence[Tried], asked: Sequence[Tried]) -> tuple[float, flo
     return error, plain, rank_correlation(np.array(predicted), np.array(gains))
 
 
+def rivals(tried: Sequence[Tried]) -> str:
+    """What regressions that learn on all other problems make of each, over a knowledge base that knows nothing."""
+    operators = {operator.name: operator for operator in default_operators()}
+    kept = [one for one in tried if one.technique in operators]
+    base = KnowledgeBase(operators, IslandSettings(), PriorKnowledge((), at_s=1.0))
+    asked = _Asked(
+        nothing=np.array([base.expect(_situation(one), one.technique) for one in kept]),
+        gains=np.array([one.gain for one in kept]),
+        problems=np.array([one.problem for one in kept]),
+        techniques=np.array([[float(one.technique == name) for name in sorted(operators)] for one in kept]),
+        headroom=np.array([[min(one.headroom_octaves or 0.0, 1.0)] for one in kept]),
+    )
+    far = np.hstack([asked.techniques * asked.headroom, asked.headroom, np.ones((len(kept), 1))])
+    named: dict[str, Callable[[Any], Any]] = {"one factor for all predictions": asked.scaled}
+    for strength in (10.0, 100.0):
+        named[f"ridge over techniques, {strength:g}"] = asked.ridge(asked.techniques, strength)
+        named[f"ridge over techniques by headroom, {strength:g}"] = asked.ridge(far, strength)
+    rows = [f"| {name} | {asked.ratio(fit):.2f} |" for name, fit in named.items()]
+    return "\n".join(["| learnt on all other problems | error over knowing nothing |", "|---|---|", *rows])
+
+
+class _Asked(NamedTuple):
+    """Attempts, one a row, and fits that predict those of one problem (`mask`) from the others."""
+
+    nothing: Any
+    gains: Any
+    problems: Any
+    techniques: Any
+    headroom: Any
+
+    def scaled(self, mask: Any) -> Any:
+        plain, gains = self.nothing[~mask], self.gains[~mask]
+        return self.nothing[mask] * (plain @ gains) / (plain @ plain)
+
+    def ridge(self, features: Any, strength: float) -> Callable[[Any], Any]:
+        """What is added to the predictions of a knowledge base that knows nothing."""
+
+        def fit(mask: Any) -> Any:
+            known, left = features[~mask], (self.gains - self.nothing)[~mask]
+            weights = np.linalg.solve(known.T @ known + strength * np.eye(known.shape[1]), known.T @ left)
+            return self.nothing[mask] + features[mask] @ weights
+
+        return fit
+
+    def ratio(self, fit: Callable[[Any], Any]) -> float:
+        masks = [self.problems == name for name in sorted(set(self.problems))]
+        learnt = [_root_mean_square(fit(mask) - self.gains[mask]) for mask in masks]
+        plain = [_root_mean_square(self.nothing[mask] - self.gains[mask]) for mask in masks]
+        return _mean(learnt) / _mean(plain)
+
+
+def _root_mean_square(values: Any) -> float:
+    return float(np.sqrt((values**2).mean()))
+
+
 def _situation(one: Tried) -> Situation:
     return Situation(one.state, one.previous, one.hardware_id, LatencyKind.MEASURED, one.headroom_octaves)
 
@@ -173,6 +230,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("archives", nargs="*", type=Path, help="archives of runs on a GPU; none: --attempts")
     parser.add_argument("--attempts", type=Path, default=STORED, help="a file that --save has written")
     parser.add_argument("--save", type=Path, help="write what was collected")
+    parser.add_argument("--rivals", action="store_true", help="ask simple regressions instead")
     return parser.parse_args()
 
 
