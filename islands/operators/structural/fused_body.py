@@ -21,6 +21,9 @@ _ELEMENTWISE = re.compile(
     "abs|add|cast|ceil|clamp|cos|div_rn|erf|exp|exp2|fdiv|floor|fma|full_like|log|log2|max|maximum|min|minimum|mul|"
     "mulhi|rsqrt|sigmoid|sin|sqrt|sqrt_rn|sub|umulhi|where|zeros_like"
 )
+_METHODS = re.compile(r"to|is_\w+")
+_OF_TILES = ("shape", "numel", "T", "handle", "type")
+_MAX_DEPTH = 8  # of functions that call others
 _SHAPED = {"full": 0, "zeros": 0, "broadcast_to": 1}
 
 
@@ -29,9 +32,8 @@ class NotUnderstoodError(ValueError):
 
 
 class Line(NamedTuple):
-    """A statement of the second kernel in its new words, with the names of that kernel that it binds and reads."""
+    """A statement of the second kernel in its new words, with the names of that kernel that these read."""
 
-    binds: frozenset[str]
     reads: frozenset[str]
     text: str
 
@@ -166,9 +168,11 @@ class Body:
         """The text of every statement that the second kernel's stores need."""
         needed: set[str] = set()
         kept: list[str] = []
-        for line in reversed([self._line(small, value) for small, value in self._pair.trace.values]):
-            if line is not None and (not line.binds or line.binds & needed):
-                needed = (needed - line.binds) | line.reads
+        for small, value in reversed(self._pair.trace.values):
+            binds = {n for target in _targets(small) for n in names_in(target)}
+            line = self._line(small, value) if not binds or binds & needed else None
+            if line is not None:
+                needed = (needed - binds) | line.reads
                 kept.append(line.text)
         return kept[::-1]
 
@@ -176,17 +180,7 @@ class Body:
         body = cast(cst.IndentedBlock, cast(cst.FunctionDef, self._kernel.node).body)
         if not all(isinstance(s, cst.SimpleStatementLine) for s in body.body):
             raise NotUnderstoodError("the second kernel branches or loops")
-        targets = [
-            target
-            for small, _ in self._pair.trace.values
-            for target in (
-                [t.target for t in small.targets]
-                if isinstance(small, cst.Assign)
-                else [small.target]
-                if isinstance(small, cst.AnnAssign)
-                else []
-            )
-        ]
+        targets = [target for small, _ in self._pair.trace.values for target in _targets(small)]
         return list(dict.fromkeys(n for t in targets for n in sorted(names_in(t))))
 
     # statements ------------------------------------------------------------------------------------------------------
@@ -200,14 +194,13 @@ class Body:
             target = small.target
         else:
             raise NotUnderstoodError("a statement that is neither an assignment nor a store")
-        binds = frozenset(names_in(target))
         name = self._text(target)
         if isinstance(value, Index):
-            return Line(binds, frozenset(), f"{name} = {self._index(value)}")
+            return Line(frozenset(), f"{name} = {self._index(value)}")
         if isinstance(value, Bounds) and self._is_whole(value):
-            return Line(binds, frozenset(), f"{name} = {self._around.full_mask}")
+            return Line(frozenset(), f"{name} = {self._around.full_mask}")
         given = cast(cst.BaseExpression, small.value)
-        return Line(binds, self._reads(given), f"{name} = {self._text(given)}")
+        return Line(self._reads(given), f"{name} = {self._text(given)}")
 
     def _effect(self, node: cst.BaseExpression) -> Line | None:
         if isinstance(node, cst.SimpleString):
@@ -215,15 +208,15 @@ class Body:
         access = self._accesses.get(id(node))
         if access is None or access.is_load:
             raise NotUnderstoodError("a call that is no store")
-        return Line(frozenset(), self._reads(node), self._text(node))
+        return Line(self._reads(node), self._text(node))
 
     def _reads(self, node: cst.CSTNode) -> frozenset[str]:
         """The names of the second kernel that the new words of an expression read: not those of addresses."""
         if id(node) in self._accesses:
             access = self._accesses[id(node)]
-            value = None if access.is_load else argument(access.call, 1, "value")
-            parts = [*self._extra_masks(access), *([value] if value is not None else [])]
-            return frozenset(n for part in parts for n in self._reads(part))
+            address = argument(access.call, 0, "pointer")
+            rest = [a.value for a in access.call.args if a.value not in (address, access.mask)]
+            return frozenset(n for part in (*self._extra_masks(access), *rest) for n in self._reads(part))
         if isinstance(node, cst.Name):
             return frozenset({node.value} & set(self._names))
         inner = [node.value] if isinstance(node, cst.Attribute | cst.Arg) else children(node)
@@ -246,6 +239,8 @@ class Body:
             return [Edit(*self._program.span(node), self._access(self._accesses[id(node)]))]
         if isinstance(node, cst.Name):
             return [Edit(*self._program.span(node), self._name(node.value))]
+        if isinstance(node, cst.Subscript) or (isinstance(node, cst.Attribute) and node.attr.value in _OF_TILES):
+            raise NotUnderstoodError("a part or the shape of a tile")
         if isinstance(node, cst.Attribute | cst.Arg):
             return self._edits(node.value)
         if isinstance(node, cst.Call):
@@ -277,14 +272,14 @@ class Body:
         if function not in _SHAPED:
             return None
         shape = argument(node, _SHAPED[function], "shape")
+        rest = [a.value for a in node.args if a.value is not shape]
         if not isinstance(shape, cst.List | cst.Tuple) or len(shape.elements) != 1:
             if isinstance(shape, cst.Attribute) and function != "broadcast_to":
-                return [edit for child in node.args for edit in self._edits(child)]
+                return [edit for value in (shape.value, *rest) for edit in self._edits(value)]
             raise NotUnderstoodError("a shape of several dimensions")
         if function == "broadcast_to":
             return [Edit(*self._program.span(node), f"({self._text(node.args[0].value)})")]
-        others = [a for a in node.args if a.value is not shape]
-        edits = [edit for a in others for edit in self._edits(a)]
+        edits = [edit for value in rest for edit in self._edits(value)]
         return [Edit(*self._program.span(shape), self._around.ones), *edits]
 
     # accesses --------------------------------------------------------------------------------------------------------
@@ -359,14 +354,19 @@ class Body:
         return self._pair.numbering.digits.translated(index)
 
 
-def is_elementwise(program: Program, call: cst.Call) -> bool:
+def _targets(small: cst.BaseSmallStatement) -> list[cst.BaseExpression]:
+    """What a statement binds."""
+    if isinstance(small, cst.AnnAssign):
+        return [small.target]
+    return [t.target for t in small.targets] if isinstance(small, cst.Assign) else []
+
+
+def is_elementwise(program: Program, call: cst.Call, depth: int = 0) -> bool:
     """Whether a call answers for each element by that element alone."""
-    if isinstance(call.func, cst.Attribute) and call.func.attr.value == "to":
+    if isinstance(call.func, cst.Attribute) and _METHODS.fullmatch(call.func.attr.value):
         return True
     if isinstance(call.func, cst.Name) and call.func.value in program.kernels:
-        function = program.kernels[call.func.value]
-        inner = [n for n in descendants(cast(cst.FunctionDef, function.node).body) if isinstance(n, cst.Call)]
-        return all(is_elementwise(program, c) or _makes_constant(program, c) for c in inner)
+        return depth < _MAX_DEPTH and _is_elementwise_function(program, program.kernels[call.func.value], depth + 1)
     name = program.qualified(call.func)
     if name.startswith("triton.language.extra."):
         return ".libdevice." in name
@@ -374,6 +374,13 @@ def is_elementwise(program: Program, call: cst.Call) -> bool:
     joins_lanes = name in ("triton.language.max", "triton.language.min")
     known = name.startswith("triton.language.") and _ELEMENTWISE.fullmatch(inside) is not None
     return (known and not joins_lanes) or name in ("float", "int")
+
+
+def _is_elementwise_function(program: Program, function: Scope, depth: int) -> bool:
+    inner = list(descendants(cast(cst.FunctionDef, function.node).body))
+    calls = [n for n in inner if isinstance(n, cst.Call)]
+    parts = any(isinstance(n, cst.Subscript) for n in inner)
+    return not parts and all(is_elementwise(program, c, depth) or _makes_constant(program, c) for c in calls)
 
 
 def _makes_constant(program: Program, call: cst.Call) -> bool:

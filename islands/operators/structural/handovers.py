@@ -158,7 +158,7 @@ def _handed(program: Program, first: Launch, second: Launch, name: str) -> Hande
     ]
     if aliases or any("." in other for other in bindings(program, scope)):
         return None
-    return Handed(name, element, allocation, any(at >= end for at in places), len(places) > 3)
+    return Handed(name, element, allocation, any(at >= end for at in places), len(places) > _N_PLACES)
 
 
 def _keeps_apart(program: Program, first: Launch, second: Launch, handed: set[str]) -> bool:

@@ -164,7 +164,8 @@ def _is_statement(program: Program, call: cst.Call) -> bool:
     statement = program.parents[call]
     line = program.parents[statement]
     in_block = isinstance(program.parents.get(line), cst.IndentedBlock)
-    return isinstance(statement, cst.Expr) and isinstance(line, cst.SimpleStatementLine) and in_block
+    alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
+    return isinstance(statement, cst.Expr) and alone and in_block
 
 
 def _extents(trace: Trace, access: TracedAccess, grid: tuple[int, ...]) -> dict[Variable, int] | None:

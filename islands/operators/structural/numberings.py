@@ -82,7 +82,9 @@ class Correspondence(NamedTuple):
         """An index of the first kernel in the digits of the second; None where its digits are none of these."""
         digits = digits_of(index)
         result = Index(index.constant, is_wide=index.is_wide)
-        for digit, factor in (digits or {}).items():
+        if digits is None or not {d.variable for d in digits} <= {a.variable for a, _ in self.pairs}:
+            return None
+        for digit, factor in digits.items():
             inside = [(a, b) for a, b in self.pairs if a.variable == digit.variable and _has(digit, a.divisor)]
             size = math.prod(a.size for a, _ in inside)
             if digit.size not in (None, size) or any(a.divisor % digit.divisor for a, _ in inside):
@@ -90,7 +92,7 @@ class Correspondence(NamedTuple):
             for mine, other in inside:
                 term = times(Index(factor * mine.divisor // digit.divisor), _as_index(mine, other))
                 result = plus(result, term) if term is not None else result
-        return None if digits is None else merged(result)
+        return merged(result)
 
 
 def _as_index(mine: Piece, other: Piece) -> Index:

@@ -106,6 +106,20 @@ LOAD = "tl.load(in_ptr0 + (299 + ((-1)*x0) + 300*x1), xmask, eviction_policy='ev
 NEW = "torch.empty_strided((5, 300), (300, 1), dtype=torch.float32, device=arg1_1.device)"
 ADDRESS = "299 + ((-1)*x0) + 300*x1"
 ARGUMENTS = "buf0, arg0_1, arg2_1, buf1, 1500"
+MAXIMUM = """@triton.jit
+def inductor_is_floating(x):
+    return (x + tl.zeros((1,), tl.int1)).dtype.is_floating()
+
+
+@triton.jit
+def inductor_maximum(a, b):
+    mask = a > b
+    if inductor_is_floating(a):
+        mask |= a != a
+    return tl.where(mask, a, b)
+
+
+"""
 RETURNED = ("return buf1", "return buf1, buf0")
 EVEN = (("5, 300)", "6, 300)"), ("cdiv(5,", "cdiv(6,"), ("buf0, 5, 300", "buf0, 6, 300"), ("1500", "1800"))
 VARIANTS = {
@@ -137,6 +151,29 @@ VARIANTS = {
         (
             "tmp10 = tl.load(in_ptr1 + (x1), xmask,",
             "tmp20 = x0 >= tl.full([1], 7, tl.int32)\n    tmp10 = tl.load(in_ptr1 + (x1), tmp20 & xmask, other=3.0,",
+        ),
+    ),
+    "functions of each element, and what they say of types": changed(
+        GELU,
+        ("tmp1 = tl.full([1], 0.5, tl.float32)", "tmp1 = inductor_maximum(tl.full(tmp0.shape, 0.5, tmp0.dtype), tmp0)"),
+        ("@triton.jit\ndef triton_poi_fused_1", f"{MAXIMUM}@triton.jit\ndef triton_poi_fused_1"),
+    ),
+    "elements below a bound": changed(
+        GELU,
+        (
+            "tmp10 = tl.load(in_ptr1 + (x1), xmask,",
+            "below = xindex < 700\n    tmp10 = tl.load(in_ptr1 + (x1), below, other=3.0,",
+        ),
+    ),
+    "what the first kernel loads, under a name that it uses again": changed(
+        RETURNS, ("tmp3 = tmp2.to(tl.float32)", "tmp1 = tmp2\n        tmp3 = tmp2.to(tl.float32)")
+    ),
+    "another value where a condition is false": changed(
+        GELU,
+        (
+            "tmp10 = tl.load(in_ptr1 + (x1), xmask,",
+            "tmp20 = x0 >= tl.full([1], 7, tl.int32)\n    tmp21 = x0.to(tl.float32)\n    "
+            "tmp10 = tl.load(in_ptr1 + (x1), tmp20 & xmask, other=tmp21,",
         ),
     ),
     "tiles of two grid axes": changed(
@@ -201,6 +238,18 @@ def test_one_launch_has_the_results_of_two() -> None:
     assert [name for name, old, new in zip(VARIANTS, before, after, strict=True) if str(old) != str(new)] == []
 
 
+def test_not_where_a_function_would_be_something_else() -> None:
+    with_function = changed(
+        GELU,
+        ("tmp1 = tl.full([1], 0.5, tl.float32)", "tmp1 = inductor_maximum(tl.full([1], 0.5, tl.float32), tmp0)"),
+        ("@triton.jit\ndef triton_poi_fused_1", f"{MAXIMUM}@triton.jit\ndef triton_poi_fused_1"),
+    )
+    hidden = changed(
+        with_function, ("tmp2 = tmp0 + tmp1", "inductor_maximum = tmp0\n    tmp2 = inductor_maximum + tmp1")
+    )
+    assert fused(with_function) is not None and fused(hidden) is None
+
+
 def test_what_nothing_reads_goes() -> None:
     source = fused(RETURNS)
     assert source is not None
@@ -262,6 +311,17 @@ REFUSED = {
     "the second branches": [("    tmp2 = (tmp0", "    if XBLOCK > 1:\n        tmp1 += 1.0\n    tmp2 = (tmp0")],
     "the second asks for the size of its tiles": [("tmp2 - tmp3", "tmp2 - tmp3 * XBLOCK")],
     "the second asks which program it is": [("tmp2 - tmp3", "tmp2 - tmp3 * tl.num_programs(0)")],
+    "the second asks where its program starts": [("tmp2 - tmp3", "tmp2 - tmp3 * xoffset")],
+    "the second asks for its lanes": [("tmp2 - tmp3", "tmp2 - tmp3 * tl.arange(0, XBLOCK)")],
+    "the second asks for the shape of a tile": [("tmp2 - tmp3", "tmp2 - tmp3 * tmp2.shape[0]")],
+    "the second turns a tile": [("tmp2 - tmp3", "tl.sum(tmp2[:, None] - tmp3[None, :], 1)")],
+    "a function that calls itself": [
+        ("tmp2 - tmp3", "endless(tmp2)"),
+        (
+            "@triton.jit\ndef inductor_select_one",
+            "@triton.jit\ndef endless(x):\n    return endless(x)\n\n\n@triton.jit\ndef inductor_select_one",
+        ),
+    ],
     "the second works in place": [(ARGUMENTS, "buf0, arg0_1, arg2_1, buf0, 1500")],
     "the second writes what the first reads": [(ARGUMENTS, "buf0, arg0_1, arg2_1, arg1_1, 1500")],
     "the second writes an argument": [(ARGUMENTS, "buf0, arg0_1, arg2_1, arg2_1, 1500")],
