@@ -94,7 +94,7 @@ class _Read:
 
 
 class _Write(NamedTuple):
-    """A store, by the conditions on data that it has."""
+    """A store, by its conditions: those that are the same for all of a block and in all iterations of a loop."""
 
     guards: frozenset[Guard]
     offset: Offset | None  # where, if that is known
@@ -267,9 +267,10 @@ class _Walk:
 
     def _forget_both_ways(self, condition: Value) -> None:
         """What both ways of a branch have written is written, whichever was taken."""
+        holds = {guard for guard in _guards_of(condition, is_true=True) if not guard[0].loops and not guard[0].differs}
         for writes in self._found.written.values():
-            for write in [write for write in writes if (condition, True) in write.guards]:
-                rest = write.guards - set(_guards_of(condition, True))
+            for write in [write for write in writes if holds and holds <= write.guards]:
+                rest = write.guards - holds
                 if any(other.guards == rest | {(condition, False)} for other in writes):
                     writes.append(_Write(rest, None))
 
@@ -346,7 +347,7 @@ class _Walk:
     def _store(self, operation: Operation, operands: list[Value]) -> None:
         mask = operands[2] if operation.name in ("tt.store", "tt.atomic_rmw") and len(operands) > 2 else None
         if mask is None or mask.number is not False:
-            self._write(operands[0].points_to, _place(operation, operands[0]))
+            self._write(operands[0].points_to, _place(operation, operands[0]), mask)
         self._bind(operation.results, [UNKNOWN] * len(operation.results))
 
     def _atomic(self, operation: Operation, operands: list[Value]) -> None:
@@ -356,8 +357,10 @@ class _Walk:
             self._found.changed |= operands[0].points_to
         self._bind(operation.results, [_loaded(operation, operands)] * len(operation.results))
 
-    def _write(self, memories: frozenset[Memory], place: Offset | None) -> None:
-        write = _Write(frozenset(guard for guard in self._guards if guard[0].comes_from), place)
+    def _write(self, memories: frozenset[Memory], place: Offset | None, mask: Value | None = None) -> None:
+        of_mask = _guards_of(mask, is_true=True) if mask is not None and mask.number is None else ()
+        alike = [guard for guard in (*self._guards, *of_mask) if not guard[0].loops and not guard[0].differs]
+        write = _Write(frozenset(alike), place)
         found = self._found
         found.stored |= memories
         found.changed |= memories
@@ -404,7 +407,9 @@ def _loaded(operation: Operation, operands: Sequence[Value]) -> Value:
 def _under(value: Value, condition: Value) -> Value:
     """A value that a branch has given: it depends on the condition as well."""
     made = mixed((value, condition))
-    return Value(value.number, value.points_to, made.comes_from, made.loops, is_rising=not made.loops)
+    return Value(
+        value.number, value.points_to, made.comes_from, made.loops, is_rising=not made.loops, differs=made.differs
+    )
 
 
 def _is_known(*values: Value) -> bool:
