@@ -19,9 +19,12 @@ from torch.fx.node import map_arg
 
 MOST_CHANGES = 32
 MIN_ROWS = 16  # of a product whose outputs are added up: with fewer, adding up the weights costs as much
-MIN_SIDE = 1024  # of a triangular product: blocks of a smaller one leave a GPU idle
-N_BLOCKS = 8  # of rows of a triangular product
-SAVED = 0.75  # of the multiplications, at most, have to be left for products to be done otherwise
+MIN_SIDE = 1024  # of a triangular product
+N_BLOCKS = (8, 4, 2)  # of rows that a triangular product may be cut into
+SAVED = 0.75  # of the time, at most, has to be left by what is counted, for products to be done otherwise
+MOVED = 32  # multiplications of float32 in the time that moving one takes: 33 and 1.2 of 10^12 a second on an H200
+TILE = 128 * 128  # elements of a product that one multiprocessor makes at a time
+N_TILES = 132  # at a time, on an H200: what does not fill them takes as long as if it did
 
 aten = torch.ops.aten
 _PRODUCTS = (aten.matmul.default, aten.mm.default)
@@ -87,11 +90,65 @@ def _change_of(node: fx.Node) -> _Change | None:
     if node.op != "call_function" or not node.users:
         return None
     for rule in RULES:
+        last = node.prev  # that is not written by the rule
         change = rule(node)
-        if change is not None:
-            node.replace_all_uses_with(change.node)
+        if change is None:
+            continue
+        if _is_alike(change.node, node) and _is_undisturbed(node, last):
+            node.replace_all_uses_with(_laid_out(change.node, node))
             return change
+        node.graph.eliminate_dead_code()  # of what the rule wrote, which would count as another reader
     return None
+
+
+def _is_alike(new: fx.Node, old: fx.Node) -> bool:
+    return _shape(new) == _shape(old) and new.meta["val"].dtype == old.meta["val"].dtype
+
+
+def _laid_out(new: fx.Node, old: fx.Node) -> fx.Node:
+    """In memory as before, where later views count on it."""
+    if new.meta["val"].is_contiguous() or not old.meta["val"].is_contiguous():
+        return new
+    return _Writer(old)(aten.contiguous.default, new)
+
+
+def _is_undisturbed(node: fx.Node, last: fx.Node) -> bool:
+    """Whether nothing is changed in place between what a rule looked through and the node: what is written for it reads
+    later than was read before.
+
+    Args:
+        last: after it stands what the rule wrote, up to the node.
+    """
+    read: set[fx.Node] = set()
+    before = node.prev
+    while before is not last:
+        read.update(before.all_input_nodes)
+        before = before.prev
+    passed = _above(node, read)
+    while passed:
+        if _changes_memory(before):
+            return False
+        passed.discard(before)
+        before = before.prev
+    return True
+
+
+def _above(node: fx.Node, ends: set[fx.Node]) -> set[fx.Node]:
+    """What a node is made from, up to where it ends."""
+    above: set[fx.Node] = set()
+    waiting = [node]
+    while waiting:
+        found = set(waiting.pop().all_input_nodes) - ends - above
+        above |= found
+        waiting += found
+    return above
+
+
+def _changes_memory(node: fx.Node) -> bool:
+    """Whether it may write to what it is given. What operators with graphs of their own do is not looked at."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return bool(node.target._schema.is_mutable)
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
 
 
 # ---------------------------------------------------------------------------------------------------------- the graph
@@ -128,11 +185,11 @@ def _argument(node: fx.Node, index: int, default: Any = None) -> Any:
 
 
 def _dims(node: fx.Node) -> tuple[int, ...]:
-    """The dimensions that a reduction goes over, from 0; all of them where it names none."""
+    """The dimensions that a reduction goes over, from 0; all of them where it names none. A scalar has none."""
     n_dims = len(_shape(node.args[0]))
     named = _argument(node, 1)
     named = [named] if isinstance(named, int) else named
-    return tuple(sorted(dim % n_dims for dim in named)) if named else tuple(range(n_dims))
+    return tuple(sorted(dim % n_dims for dim in named)) if named and n_dims else tuple(range(n_dims))
 
 
 def _operands(node: Any) -> tuple[fx.Node, fx.Node] | None:
@@ -180,8 +237,9 @@ def reduction_over_one(node: fx.Node) -> _Change | None:
     dims = _dims(node)
     if any(_shape(given)[dim] != 1 for dim in dims) or given.meta["val"].dtype != node.meta["val"].dtype:
         return None
-    keeps = bool(_argument(node, 2, False))
-    stays = given if keeps else _Writer(node)(aten.squeeze.dims, given, list(dims))
+    if given.meta["val"].is_complex() and node.target is aten.logsumexp.default:  # the logarithm has one branch of many
+        return None
+    stays = _copied(_Writer(node), given, () if _argument(node, 2, False) else dims)
     return _Change(stays, f"{_name(node)} over one element, of {_shape(given)}")
 
 
@@ -190,11 +248,19 @@ def extremum_over_one(node: fx.Node) -> _Change | None:
     if node.target is not operator.getitem or node.args[1] != 0:
         return None
     its: Any = node.args[0]
-    if its.target not in (aten.max.dim, aten.min.dim) or _shape(its.args[0])[its.args[1]] != 1:
+    if its.target not in (aten.max.dim, aten.min.dim):
         return None
-    given, keeps = its.args[0], bool(_argument(its, 2, False))
-    stays = given if keeps else _Writer(node)(aten.squeeze.dims, given, [its.args[1]])
+    given, dims = its.args[0], _dims(its)
+    if any(_shape(given)[dim] != 1 for dim in dims):
+        return None
+    stays = _copied(_Writer(node), given, () if _argument(its, 2, False) else dims)
     return _Change(stays, f"{_name(its)} over one element, of {_shape(given)}")
+
+
+def _copied(write: _Writer, given: fx.Node, dims: Sequence[int]) -> fx.Node:
+    """A tensor without dimensions of one element, in memory of its own: whoever changes one of the two in place, or
+    gets both as answers, must not find them tied. A compiler writes the copy only where it is needed."""
+    return write(aten.clone.default, write(aten.squeeze.dims, given, list(dims)) if dims else given)
 
 
 def _name(node: fx.Node) -> str:
@@ -210,6 +276,11 @@ class _Sum(NamedTuple):
     is_linear: bool
     scalings: tuple[fx.Node, ...]  # innermost first
     shape: tuple[int, ...]  # of the product
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is one right side for all rows."""
+        return self.is_linear or len(_shape(self.right)) == 2
 
 
 def sum_of_product(node: fx.Node) -> _Change | None:
@@ -245,7 +316,7 @@ def _product_under(node: fx.Node) -> _Sum | None:
     while node.target in _SCALINGS and isinstance(_argument(node, 1), int | float) and len(node.users) == 1:
         scalings.insert(0, node)
         node = node.args[0]
-    if len(node.users) != 1 or node.kwargs:
+    if len(node.users) != 1 or node.kwargs or not _is_tensor(node) or not _is_exact(node):
         return None
     if node.target is aten.linear.default:
         left, right, bias = node.args[0], node.args[1], _argument(node, 2)
@@ -259,7 +330,7 @@ def _product_under(node: fx.Node) -> _Sum | None:
 
 def _over_outputs(write: _Writer, its: _Sum, rows: Sequence[int]) -> fx.Node | None:
     """(..., 1) where the product has (..., n); the other dimensions that are added up are 1, too."""
-    n_rows = math.prod(its.shape[:-1])
+    n_rows = math.prod(its.shape[:-1]) if its.is_shared else its.shape[-2]
     if n_rows < MIN_ROWS or its.shape[-1] == 1:
         return None
     weights = write(aten.sum.dim_IntList, its.right, [0 if its.is_linear else -1])
@@ -274,8 +345,7 @@ def _over_outputs(write: _Writer, its: _Sum, rows: Sequence[int]) -> fx.Node | N
 def _over_rows(write: _Writer, its: _Sum, rows: Sequence[int]) -> fx.Node | None:
     """The product of rows that were added up before."""
     n_rows = math.prod(its.shape[dim] for dim in rows)
-    is_shared = its.is_linear or len(_shape(its.right)) == 2  # one matrix for all rows
-    if n_rows == 1 or not (is_shared or list(rows) == [len(its.shape) - 2]):
+    if n_rows == 1 or not (its.is_shared or list(rows) == [len(its.shape) - 2]) or not _is_worth_adding(its, n_rows):
         return None
     added = write(aten.sum.dim_IntList, its.left, list(rows), True)
     if not its.is_linear:
@@ -286,8 +356,24 @@ def _over_rows(write: _Writer, its: _Sum, rows: Sequence[int]) -> fx.Node | None
     return write(aten.add.Tensor, product, write(aten.mul.Tensor, its.bias, n_rows))
 
 
+def _is_worth_adding(its: _Sum, n_rows: int) -> bool:
+    """Whether adding up rows, which writes sums and reads them again, takes less than a product of all of them."""
+    n_inner, n_columns, n_all = _shape(its.left)[-1], its.shape[-1], math.prod(its.shape[:-1])
+    n_right, n_left = (1, n_all) if its.is_shared else (math.prod(its.shape[:-2]), its.shape[-2])
+    now = n_right * _cost(n_left, n_inner, n_columns) + MOVED * n_all * n_columns
+    n_sums = n_left // max(1, n_rows)
+    then = MOVED * (n_all * n_inner + n_right * n_sums * n_inner) + n_right * _cost(n_sums, n_inner, n_columns)
+    return then < now
+
+
+def _cost(n_rows: int, n_inner: int, n_columns: int) -> int:
+    """Of a product, in multiplications: it takes as long as these, or as long as moving what it reads and writes."""
+    n_moved = n_rows * n_inner + n_inner * n_columns + n_rows * n_columns
+    return max(n_rows * n_inner * n_columns, MOVED * n_moved)
+
+
 def order_of_products(node: fx.Node) -> _Change | None:
-    """(a @ b) @ c = a @ (b @ c), whichever takes fewer multiplications."""
+    """(a @ b) @ c = a @ (b @ c), whichever takes less."""
     sides = _operands(node)
     if sides is None or len(_shape(node)) != 2 or not _is_exact(node):
         return None
@@ -297,13 +383,13 @@ def order_of_products(node: fx.Node) -> _Change | None:
             continue
         a, b, c = (*pair, sides[1]) if is_left else (sides[0], *pair)
         (m, k), n, p = _shape(a), _shape(b)[1], _shape(c)[1]
-        left_first, right_first = m * k * n + m * n * p, k * n * p + m * k * p
+        left_first, right_first = _cost(m, k, n) + _cost(m, n, p), _cost(k, n, p) + _cost(m, k, p)
         now, then = (left_first, right_first) if is_left else (right_first, left_first)
-        if then > SAVED * now:
+        if then >= SAVED * now:
             continue
         write = _Writer(node)
         ordered = (a, write(aten.mm.default, b, c)) if is_left else (write(aten.mm.default, a, b), c)
-        what = f"{1 - then / now:.0%} of the multiplications of a chain of products"
+        what = f"a chain of products in an order that takes more: {m} by {k} by {n} by {p}"
         return _Change(write(aten.mm.default, *ordered), what)
     return None
 
@@ -322,10 +408,11 @@ def triangular_product(node: fx.Node) -> _Change | None:
     cuts = _Cuts(kind, cuts_inner=of_left == kind, cuts_columns=is_masked)
     if not kind or min(n_rows, n_inner, n_columns) < MIN_SIDE:
         return None
-    blocks = [cuts.of(start, stop, n_inner, n_columns) for start, stop in _stretches(n_rows)]
-    left = sum(block.n_multiplications for block in blocks) / (n_rows * n_inner * n_columns)
-    if left > SAVED:
+    ways = [[cuts.of(*rows, n_inner, n_columns) for rows in _stretches(n_rows, n)] for n in N_BLOCKS]
+    blocks = min(ways, key=_time)
+    if _time(blocks) > SAVED * _time([_Block((0, n_rows), (0, n_inner), (0, n_columns))]):
         return None
+    left = sum(math.prod(block.sizes) for block in blocks) / (n_rows * n_inner * n_columns)
     write = _Writer(node)
     pieces = [_block(write, block, *sides, n_columns) for block in blocks]
     whole = write(aten.cat.default, pieces)
@@ -341,8 +428,18 @@ class _Block(NamedTuple):
     columns: tuple[int, int]
 
     @property
-    def n_multiplications(self) -> int:
-        return math.prod(stop - start for start, stop in self)
+    def sizes(self) -> tuple[int, int, int]:
+        rows, inner, columns = (stop - start for start, stop in self)
+        return rows, inner, columns
+
+
+def _time(blocks: Sequence[_Block]) -> int:
+    """Of one product after the other, in steps along the inner dimension: all tiles that fit on a GPU take one at a
+    time."""
+    return sum(
+        math.ceil(rows * columns / (TILE * N_TILES)) * inner
+        for rows, inner, columns in (block.sizes for block in blocks)
+    )
 
 
 class _Cuts(NamedTuple):
@@ -363,8 +460,8 @@ class _Cuts(NamedTuple):
         return (0, min(stop, size)) if self.kind == "lower" else (min(start, size), size)
 
 
-def _stretches(size: int) -> list[tuple[int, int]]:
-    step = -(-size // N_BLOCKS)
+def _stretches(size: int, n: int) -> list[tuple[int, int]]:
+    step = -(-size // n)
     return [(start, min(start + step, size)) for start in range(0, size, step)]
 
 

@@ -151,8 +151,8 @@ TRIANGLES: dict[str, tuple[Forward, float]] = {
 def test_zeros_of_triangles_are_not_multiplied(
     name: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(algebra, "MIN_SIDE", 32)
-    monkeypatch.setattr(algebra, "SAVED", 0.9)
+    for limit, value in {"MIN_SIDE": 32, "SAVED": 0.9, "TILE": 1, "N_TILES": 1}.items():
+        monkeypatch.setattr(algebra, limit, value)
     forward, most = TRIANGLES[name]
     found, left = without(forward, drawn(shape[0], shape[1]), drawn(shape[1], shape[2]))
     assert found is not None and "triangular" in found.left_out[0]
@@ -162,6 +162,150 @@ def test_zeros_of_triangles_are_not_multiplied(
 def test_small_triangles_and_other_diagonals_stay() -> None:
     assert without(lambda _, a: torch.tril(a @ a), drawn(64, 64))[0] is None
     assert without(lambda _, a: torch.tril(a @ a, 1), drawn(1024, 1024).float())[0] is None
+
+
+@pytest.mark.parametrize(("size", "is_cut"), [(1024, False), (2048, True), (4096, True)])
+def test_triangles_are_cut_where_blocks_fill_a_gpu(size: int, is_cut: bool) -> None:
+    """Blocks that leave most of it idle take as long as the whole."""
+
+    def forward(_: nn.Module, a: Tensor) -> Tensor:
+        return torch.tril(torch.tril(a) @ torch.tril(a))
+
+    found = simplified(Asked(forward), [torch.empty(size, size, device="meta")])
+    assert (found is not None) == is_cut
+
+
+def test_rows_are_added_up_first_where_that_moves_less() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        return (x @ m.layer.weight.t()[:, :2]).sum(1)
+
+    assert without(forward, drawn(256, 2, 24))[0] is None  # reading the rows is all that the product costs
+    assert without(forward, drawn(16, 64, 24))[0] is not None
+
+
+def test_products_keep_an_order_that_moves_less() -> None:
+    """64 by 64 of rank 20: fewer multiplications one after the other, more memory for what is in between."""
+    a, b, c = torch.randn(100_000, 64), torch.randn(64, 20), torch.randn(20, 64)
+    assert simplified(Asked(lambda _, x, y, z: x @ (y @ z)), [a, b, c]) is None
+
+
+def test_a_stack_of_weights_used_for_few_rows_each_is_not_added_up() -> None:
+    assert without(lambda _, x, w: (x @ w).sum(-1), drawn(32, 2, 24), drawn(32, 24, 40))[0] is None
+
+
+def change_left(_: nn.Module, v: Tensor, b: Tensor) -> Any:
+    scaling, v = torch.diag(v), v.add_(1)
+    return scaling @ b, v
+
+
+def change_diagonal(_: nn.Module, v: Tensor, b: Tensor) -> Any:
+    scaling = torch.diag(v)
+    scaling[0, 1] = 3
+    return scaling @ b
+
+
+def change_rows(m: Any, x: Tensor) -> Any:
+    product = m.layer(x)
+    x.mul_(2)
+    return product.sum(-1)
+
+
+def change_through_view(m: Any, x: Tensor) -> Any:
+    product = x[1:] @ m.layer.weight.t()
+    x.view(-1)[-3:].zero_()
+    return product.sum(-1)
+
+
+def change_buffer(m: Any, x: Tensor) -> Any:
+    product = x @ m.counts
+    m.counts.add_(1)
+    return product.sum(-1)
+
+
+@pytest.mark.parametrize(
+    ("forward", "shapes"),
+    [
+        (change_left, [(40,), (40, 5)]),
+        (change_diagonal, [(8,), (8, 5)]),
+        (change_rows, [(32, 24)]),
+        (change_through_view, [(33, 24)]),
+        (change_buffer, [(32, 24)]),
+    ],
+)
+def test_nothing_is_read_after_it_was_changed(forward: Forward, shapes: list[tuple[int, ...]]) -> None:
+    assert lean(forward, *shapes)[0] is None
+
+
+def lean(forward: Forward, *shapes: tuple[int, ...]) -> tuple[Simplified | None, list[Tensor]]:
+    model = Asked(forward).double().eval().requires_grad_(False)
+    model.register_buffer("counts", torch.ones(24, 40, dtype=torch.float64))
+    inputs = [drawn(*shape) for shape in shapes]
+    return simplified(model, inputs), inputs
+
+
+def test_what_is_changed_before_or_after_is_no_obstacle() -> None:
+    def forward(m: Any, x: Tensor) -> Tensor:
+        m.counts.add_(1)
+        return m.layer(torch.relu_(x * 2)).sum(-1).mul_(2)
+
+    found, inputs = lean(forward, (32, 24))
+    assert found is not None
+    state = {name: value.clone() for name, value in found.model.state_dict().items()}
+    answer = found.model(*inputs)
+    torch.testing.assert_close(found.model.state_dict()["counts"], state["counts"] + 1)
+    weight, bias = state["layer.weight"], state["layer.bias"]
+    torch.testing.assert_close(answer, 2 * nn.functional.linear((inputs[0] * 2).relu(), weight, bias).sum(-1))
+
+
+REDUCTIONS: dict[str, Forward] = {
+    "sum": lambda _, x: x.sum(1, keepdim=True),
+    "amax": lambda _, x: x.amax(1),
+    "max": lambda _, x: x.max(1, keepdim=True)[0],
+    "min": lambda _, x: x.min(1)[0],
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_a_reduction_over_one_element_is_no_view(name: str) -> None:
+    found, (x,) = lean(lambda _, x: (REDUCTIONS[name](_, x).add_(1), x), (4, 1, 3))
+    assert found is not None
+    before = x.clone()
+    answer, same = found.model(x)
+    torch.testing.assert_close(same, before)
+    assert answer.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()
+
+
+SCALARS: dict[str, Forward] = {
+    "sum": lambda _, x: torch.sum(x.sum(), dim=0),
+    "amax": lambda _, x: torch.amax(x.sum(), 0),
+    "max": lambda _, x: torch.max(x.sum(), 0)[0],
+    "product": lambda m, x: nn.functional.linear(x, m.layer.weight[0]).sum(0),
+}
+
+
+@pytest.mark.parametrize("name", SCALARS)
+def test_scalars_have_no_dimensions_to_go_over(name: str) -> None:
+    found, _ = without(SCALARS[name], drawn(24))
+    assert found is not None and "over one element" in found.left_out[0]
+
+
+def test_empty_products_are_left_alone() -> None:
+    assert without(lambda _, a, b, c: a @ b @ c, drawn(0, 3), drawn(3, 4), drawn(4, 0))[0] is None
+
+
+def test_numbers_that_wrap_around_are_not_added_up_before() -> None:
+    a, b = (torch.full(shape, 100, dtype=torch.int8) for shape in ((32, 24), (24, 5)))
+    assert simplified(Asked(lambda _, a, b: (a @ b / 2).sum(-1)), [a, b]) is None
+
+
+def test_complex_numbers_have_many_logarithms() -> None:
+    x = torch.full((4, 1), 4j, dtype=torch.complex128)
+    assert simplified(Asked(lambda _, x: torch.logsumexp(x, 1)), [x]) is None
+
+
+def test_later_views_find_the_memory_that_they_count_on() -> None:
+    found, _ = without(lambda _, v, b: (torch.diag(v) @ b.t()).view(-1), drawn(24), drawn(32, 24))
+    assert found is not None and "diagonal" in found.left_out[0]
 
 
 def test_weights_and_inputs_are_found_in_the_original() -> None:
