@@ -27,6 +27,8 @@ ONLY_WRITES = frozenset(
     f"aten.{name}"
     for name in ("fill_", "zero_", "zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full")
 )
+# What they make of values that nobody wrote, nobody has written; what computes is no matter of memory
+MOVES = frozenset(f"aten.{name}" for name in ("clone", "copy_", "_to_copy", "lift_fresh_copy"))
 HOST_READ = "aten._local_scalar_dense"
 
 
@@ -97,7 +99,8 @@ class OpRecorder(TorchDispatchMode):  # type: ignore[misc]
         elif not is_allocation_or_view(operation):
             written = outputs or inputs
             own = {storage_key(tensor) for tensor in written}
-            self._memory.move([t for t in inputs if storage_key(t) not in own], written)
+            read = [t for t in inputs if storage_key(t) not in own] if _packet_name(operation) in MOVES else []
+            self._memory.move(read, written)
 
     def _record(self, operation: Any, inputs: list[Any], outputs: list[Any], flops: dict[str, float]) -> None:
         read = [] if _packet_name(operation) in ONLY_WRITES else _tensors(inputs)

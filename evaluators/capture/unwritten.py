@@ -49,10 +49,10 @@ class UnwrittenMemory:
 
     def allocate(self, tensors: Iterable[Any]) -> None:
         """Memory that is handed out as it is."""
-        self._fresh.update((storage_key(t), t.untyped_storage()) for t in tensors)
+        self._fresh.update((storage_key(t), t.untyped_storage()) for t in tensors if t.untyped_storage().nbytes())
 
     def move(self, read: Collection[Any], written: Collection[Any]) -> None:
-        """An operation of torch: what it makes of values that nobody wrote, nobody has written."""
+        """An operation of torch that moves values: those that nobody wrote, nobody has written afterwards."""
         self.give(written)
         if any(storage_key(tensor) in self._fresh for tensor in read):
             self.allocate(written)

@@ -42,6 +42,13 @@ CASES = {
     "a copy of the input": (["s = x.clone()", f"update[(32,)]{REST}"], []),
     "copied to": (["s.copy_(x)", f"update[(32,)]{REST}"], []),
     "a copy of what nobody wrote": (["s = s.clone()", f"read[(32,)]{REST}"], ["s"]),
+    "what a library makes of it": (
+        ["m = s.view(1, 64, 64)", "s = torch.baddbmm(m, m, m, beta=0)", f"read[(32,)]{REST}"],
+        [],
+    ),
+    "a copy into what somebody wrote": (["s.copy_(torch.empty_like(x))", f"read[(32,)]{REST}"], ["s"]),
+    "in another type": (["s = s.to(torch.float16).to(torch.float32)", f"read[(32,)]{REST}"], ["s"]),
+    "a place holder": (["s = torch.empty(0)", f"read[(32,)]{REST}"], []),
     "a view of what nobody wrote": (["s = s.view(64, 64).t()", f"read[(32,)]{REST}"], ["s"]),
     "other ways to allocate": (["s = x.new_empty(4096)", f"read[(32,)]{REST}"], ["s"]),
     "with strides": (["s = torch.empty_strided((64, 64), (64, 1))", f"read[(32,)]{REST}"], ["s"]),
