@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_flatten, tree_leaves
 
 from db.errors import DeviceError, EvolveError
 from db.hashing import content_hash
@@ -50,13 +50,16 @@ NOTES = (
 )
 
 
-def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder: Path) -> Decomposition:
+def decompose_here(
+    problem: Problem, way: str, precision: PrecisionClass, folder: Path, *, as_written: bool = False
+) -> Decomposition:
     """Takes a model apart in this process.
 
     Args:
         problem: a KernelBench-style one.
         way: of compiling: "compile" or "max-autotune".
         folder: where weights that part problems read are kept.
+        as_written: with its needless work.
     """
     apply_precision(precision)
     reference = Reference(problem, problem.full)
@@ -64,7 +67,7 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
     assert isinstance(model, nn.Module)
     inputs = reference.draw_inputs(INPUTS_SEED, "cuda")
     known = {"problem": problem, "notes": NOTES, "versions": software_versions(), "degenerate": _degeneracy(reference)}
-    lean = without_needless_work(model, inputs)
+    lean = None if as_written else without_needless_work(model, inputs)
     if lean is not None:
         found = _compiled(problem, lean.model, model, inputs, way, folder)
         if "graph" in found:
@@ -73,13 +76,34 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
 
 
 def without_needless_work(model: nn.Module, inputs: Sequence[Any]) -> Simplified | None:
-    """The module with less to do, where it answers the same to these inputs."""
-    found = simplified(model, inputs)
-    if found is None:
+    """The module with less to do, where it answers the same to these inputs, and both answers fit in memory."""
+    try:
+        with torch.no_grad():  # first: what a module keeps from its first call must be no tensor of torch.export
+            expected = model(*inputs)
+        found = simplified(model, inputs)
+        return found if found is not None and _answers(found.model, inputs, expected) else None
+    except torch.OutOfMemoryError:
         return None
-    with torch.no_grad():
-        expected = [leaf for leaf in tree_leaves(model(*inputs)) if isinstance(leaf, Tensor)]
-    return None if disagreement(found.model, inputs, expected) else found
+    finally:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+def _answers(model: nn.Module, inputs: Sequence[Any], expected: Any) -> bool:
+    """Whether a model answers what is expected, in the same containers and with the same values between its tensors."""
+    answers: list[Any] = []
+
+    def answering(*given: Any) -> Any:
+        answers.append(model(*given))
+        return answers[0]
+
+    tensors = [leaf for leaf in tree_leaves(expected) if isinstance(leaf, Tensor)]
+    return not disagreement(answering, inputs, tensors) and _beside_tensors(answers[0]) == _beside_tensors(expected)
+
+
+def _beside_tensors(answer: Any) -> Any:
+    leaves, containers = tree_flatten(answer)
+    return [Tensor if isinstance(leaf, Tensor) else leaf for leaf in leaves], containers
 
 
 def _compiled(
@@ -293,7 +317,8 @@ def disagreement(function: Any, inputs: Sequence[Tensor], outputs: Sequence[Tens
     try:
         with torch.no_grad():
             found = [leaf for leaf in tree_leaves(function(*inputs)) if isinstance(leaf, Tensor)]
-        torch.cuda.synchronize()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
     except Exception as error:  # generated code fails in its own ways; the part is left alone
         return f"{type(error).__name__}: {str(error).strip()[:300]}"
     if len(found) != len(outputs):
@@ -312,7 +337,11 @@ def main() -> None:
     problem = Problem.model_validate(request["problem"])
     try:
         decomposition = decompose_here(
-            problem, request["way"], PrecisionClass(request["precision"]), Path(request["folder"])
+            problem,
+            request["way"],
+            PrecisionClass(request["precision"]),
+            Path(request["folder"]),
+            as_written=request["as_written"],
         )
         answer: dict[str, Any] = {"decomposition": decomposition.model_dump(mode="json")}
     except EvolveError as error:
