@@ -193,6 +193,14 @@ VARIANTS = {
         ("buf0, 1200, XBLOCK", "buf0, 30, 40, YBLOCK=4, XBLOCK"),
     ),
     "padded rows that are returned": WEIGHTS,
+    "the second kernel is launched twice": changed(
+        WEIGHTS,
+        (
+            "        return buf2, buf3",
+            "        buf4 = torch.empty_strided((7, 100), (100, 1), dtype=torch.float32, device=arg0_1.device)\n"
+            "        triton_poi_fused_1[(3,)](buf2, buf3, arg2_1, buf4, 700, XBLOCK=256)\n        return buf3, buf4",
+        ),
+    ),
     "digits in 64 bits": changed(
         WEIGHTS, ("x2 = xindex\n", "x2 = xindex.to(tl.int64)\n    tmp9 = x2\n"), ("tmp2 + tmp3", "tmp2 + tmp3 + tmp9")
     ),
