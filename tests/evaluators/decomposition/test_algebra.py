@@ -10,8 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from evaluators.decomposition import algebra
-from evaluators.decomposition.algebra import Simplified, simplified
+from evaluators.decomposition.algebra import Simplified, simplified, triangles
 from evaluators.decomposition.binding import argument_of
 from tests.support.inductor import called
 
@@ -37,8 +36,12 @@ def drawn(*shape: int) -> Tensor:
 
 def without(forward: Forward, *inputs: Tensor) -> tuple[Simplified | None, float]:
     """The module without its needless work, which answers the same; and its multiplications over the original's."""
-    torch.manual_seed(0)
-    model = Asked(forward).double().eval().requires_grad_(False)
+    return of_module(Asked(forward), *inputs)
+
+
+def of_module(model: nn.Module, *inputs: Tensor) -> tuple[Simplified | None, float]:
+    """`without` of a module that is there."""
+    model = model.double().eval().requires_grad_(False)
     found = simplified(model, inputs)
     counts = []
     answers = []
@@ -152,11 +155,63 @@ def test_zeros_of_triangles_are_not_multiplied(
     name: str, shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for limit, value in {"MIN_SIDE": 32, "SAVED": 0.9, "TILE": 1, "N_TILES": 1}.items():
-        monkeypatch.setattr(algebra, limit, value)
+        monkeypatch.setattr(triangles, limit, value)
     forward, most = TRIANGLES[name]
     found, left = without(forward, drawn(shape[0], shape[1]), drawn(shape[1], shape[2]))
     assert found is not None and "triangular" in found.left_out[0]
     assert left < (most if len(set(shape)) == 1 else 0.9)
+
+
+class Convolved(nn.Module):
+    """Convolutions, and a forward that is given."""
+
+    def __init__(self, forward: Forward) -> None:
+        super().__init__()
+        self.flat = nn.Conv2d(6, 16, 3, stride=2, padding=1, bias=False)
+        self.deep = nn.Conv3d(6, 16, 3, padding="same")
+        self.up = nn.ConvTranspose2d(6, 16, 3, stride=2, dilation=2, output_padding=1)
+        self.line = nn.ConvTranspose1d(6, 16, 4, bias=False)
+        self.cropped = nn.ConvTranspose2d(6, 16, 3, padding=1)
+        self.grouped = nn.Conv2d(6, 18, 3, groups=2)
+        self._forward = forward
+
+    def forward(self, x: Tensor) -> Any:
+        return self._forward(self, x)
+
+
+CONVOLUTIONS: dict[str, tuple[Forward, tuple[int, ...], float]] = {
+    "channels": (lambda m, x: m.flat(x).sum(1), (2, 6, 16, 16), 0.1),
+    "channels kept": (lambda m, x: m.flat(x).mean(1, keepdim=True), (2, 6, 16, 16), 0.1),
+    "channels and more": (lambda m, x: m.deep(x).mean((0, 1)), (2, 6, 8, 8, 8), 0.1),
+    "transposed channels": (lambda m, x: m.cropped(x).sum(dim=1), (2, 6, 9, 9), 0.1),
+    "positions": (lambda m, x: m.up(x).mean((2, 3), keepdim=True), (2, 6, 9, 9), 0.0),
+    "positions of lines": (lambda m, x: m.line(x).sum(-1), (2, 6, 20), 0.0),
+    "all": (lambda m, x: m.up(x).mean(), (2, 6, 9, 9), 0.0),
+    "pooled": (lambda m, x: nn.functional.adaptive_avg_pool2d(m.up(x), 1).flatten(1), (2, 6, 9, 9), 0.0),
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_a_sum_over_a_convolution_needs_no_whole_convolution(name: str) -> None:
+    forward, shape, most = CONVOLUTIONS[name]
+    found, left = of_module(Convolved(forward), drawn(*shape))
+    assert found is not None and left <= most and " of a convolution" in found.left_out[0]
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [
+        lambda m, x: m.cropped(x).sum((2, 3)),  # what is cropped does not count
+        lambda m, x: m.flat(x).mean((2, 3)),
+        lambda m, x: m.grouped(x).sum(1),
+        lambda m, x: torch.relu(m.up(x)).mean((2, 3)),
+        lambda m, x: (y := m.up(x), y.mean((2, 3))),
+        lambda m, x: nn.functional.adaptive_avg_pool2d(m.up(x), 2),
+        lambda m, x: m.up(x[0]).sum((1, 2)),  # one sample without a batch
+    ],
+)
+def test_convolutions_that_are_needed_stay(forward: Forward) -> None:
+    assert of_module(Convolved(forward), drawn(2, 6, 9, 9))[0] is None
 
 
 def test_small_triangles_and_other_diagonals_stay() -> None:
