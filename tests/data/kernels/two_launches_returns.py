@@ -71,8 +71,8 @@ def triton_poi_fused_1(in_ptr0, in_ptr1, in_ptr2, out_ptr0, xnumel: tl.constexpr
 class ModelNew(nn.Module):
     def forward(self, arg1_1, arg0_1, arg2_1):
         buf0 = torch.empty_strided((5, 300), (300, 1), dtype=torch.float32, device=arg1_1.device)
-        XBLOCK_0 = 2
-        R0_BLOCK_0 = 128
+        XBLOCK_0 = 4
+        R0_BLOCK_0 = 256
         triton_red_fused_0[(triton.cdiv(5, XBLOCK_0),)](
             arg1_1, arg0_1, buf0, 5, 300, XBLOCK=XBLOCK_0, R0_BLOCK=R0_BLOCK_0, num_warps=4, num_stages=1
         )

@@ -84,7 +84,7 @@ def two_tensors() -> str:
         (STORE, f"tl.store(out_ptr1 + (r0_1 + 300*x0), tmp3, r0_mask & xmask)\n        {STORE}"),
         ("out_ptr0, xnumel: tl.constexpr, r0_numel", "out_ptr0, out_ptr1, xnumel: tl.constexpr, r0_numel"),
         ("arg0_1, buf0, 5,", "arg0_1, buf0, buf9, 5,"),
-        ("        XBLOCK_0 = 2", f"        buf9 = {NEW}\n        XBLOCK_0 = 2"),
+        ("        XBLOCK_0 = 4", f"        buf9 = {NEW}\n        XBLOCK_0 = 4"),
         ("in_ptr2, out_ptr0, xnumel", "in_ptr2, in_ptr3, out_ptr0, xnumel"),
         ("buf0, arg0_1, arg2_1, buf1", "buf0, arg0_1, arg2_1, buf9, buf1"),
         ("tmp2 - tmp3", f"tmp2 - tmp3 * {LOAD.replace('in_ptr0', 'in_ptr3')}"),
@@ -121,7 +121,7 @@ def inductor_maximum(a, b):
 
 """
 RETURNED = ("return buf1", "return buf1, buf0")
-EVEN = (("5, 300)", "6, 300)"), ("cdiv(5,", "cdiv(6,"), ("buf0, 5, 300", "buf0, 6, 300"), ("1500", "1800"))
+EVEN = (("5, 300)", "8, 300)"), ("cdiv(5,", "cdiv(8,"), ("buf0, 5, 300", "buf0, 8, 300"), ("1500", "2400"))
 VARIANTS = {
     "a scan read from behind": RETURNS,
     "its tensor is returned": changed(RETURNS, RETURNED),
@@ -129,11 +129,11 @@ VARIANTS = {
     "tiles that divide rows, no mask for them": changed(
         RETURNS,
         *EVEN,
-        ("randn(5)", "randn(6)"),
+        ("randn(5)", "randn(8)"),
         ("xmask = xindex < xnumel\n    r0_base", "xmask = tl.full([XBLOCK], True, tl.int1)[:, None]\n    r0_base"),
     ),
     "a block that holds the row": changed(
-        RETURNS, ("R0_BLOCK_0 = 128", "R0_BLOCK_0 = 512"), ("tl.range(0, r0_numel, R0_BLOCK)", "tl.static_range(0, 1)")
+        RETURNS, ("R0_BLOCK_0 = 256", "R0_BLOCK_0 = 512"), ("tl.range(0, r0_numel, R0_BLOCK)", "tl.static_range(0, 1)")
     ),
     "two halves of rows as digits": changed(
         RETURNS,
@@ -361,8 +361,8 @@ REFUSED = {
             "buf0 = arg1_1.view(5, 300)",
         )
     ],
-    "another name for the tensor": [("        XBLOCK_0 = 2", "        buf9 = buf0.view(1500)\n        XBLOCK_0 = 2")],
-    "a list has the tensor": [("        XBLOCK_0 = 2", "        kept.append(buf0)\n        XBLOCK_0 = 2")],
+    "another name for the tensor": [("        XBLOCK_0 = 4", "        buf9 = buf0.view(1500)\n        XBLOCK_0 = 4")],
+    "a list has the tensor": [("        XBLOCK_0 = 4", "        kept.append(buf0)\n        XBLOCK_0 = 4")],
     "elements of an unknown type": [
         (
             "buf0 = torch.empty_strided((5, 300), (300, 1), dtype=torch.float32, device=arg1_1.device)",
@@ -387,7 +387,7 @@ REFUSED_OF_TWO = {
     "the second writes one": [("arg2_1, buf9, buf1,", "arg2_1, buf2, buf9,")],
     "the second writes what the first reads, a new tensor": [
         ("            arg1_1, arg0_1, buf0, buf9,", "            buf1, arg0_1, buf0, buf9,"),
-        ("        XBLOCK_0 = 2", f"        buf1 = {NEW}\n        XBLOCK_0 = 2"),
+        ("        XBLOCK_0 = 4", f"        buf1 = {NEW}\n        XBLOCK_0 = 4"),
         (f"        buf1 = {NEW}\n        XBLOCK_1", "        XBLOCK_1"),
     ],
 }
