@@ -19,7 +19,8 @@ def test_forward_functions_are_captured(compiling: Zygote) -> None:
     failures = []
     for case in CASES:
         try:
-            assert capture(compiling, case.source, *case.inputs, entry_point="kernel_function").launches
+            launches = capture(compiling, case.source, *case.inputs, entry_point="kernel_function").launches
+            assert launches and not any(launch.unwritten_reads for launch in launches)
         except CaptureFailed as failed:
             failures.append(f"{case.name}: {failed.reason}")
     assert len(CASES) >= 16

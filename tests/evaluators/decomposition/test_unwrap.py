@@ -64,6 +64,7 @@ def test_parts_compile_for_a_gpu_that_is_not_here(name: str, compiling: Zygote, 
     )
     assert [launch.kernel for launch in capture.launches] == list(part.kernels)
     assert len(capture.outputs) == len(part.outputs) and all(launch.n_registers for launch in capture.launches)
+    assert not any(launch.unwritten_reads for launch in capture.launches)
 
 
 def test_what_is_changed_in_place_comes_in_and_goes_out_apart() -> None:
