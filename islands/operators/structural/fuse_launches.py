@@ -7,8 +7,8 @@ torch.compile leaves apart where the second reads the rows in another order.
 from __future__ import annotations
 
 from islands.operators.structural.analysis import Program
-from islands.operators.structural.fused_kernel import fusion_edits
-from islands.operators.structural.launch_pairs import LaunchPair, launch_pairs
+from islands.operators.structural.fusion.fused_kernel import fusion_edits
+from islands.operators.structural.fusion.launch_pairs import LaunchPair, launch_pairs
 from islands.operators.structural.technique import Context, Rewrite, Technique
 
 
@@ -17,7 +17,7 @@ class FuseLaunches(Technique[LaunchPair]):
     them goes too unless host code uses it later. Only where both number its elements by the same digits."""
 
     name = "fuse_launches"
-    prior = 0.05
+    prior = 0.2
     citation = "vertical fusion: Wahib and Maruyama 2014, Scalable kernel fusion, https://doi.org/10.1109/SC.2014.21"
 
     def sites(self, program: Program) -> list[LaunchPair]:

@@ -8,8 +8,17 @@ import random
 
 import pytest
 
-from islands.operators.structural.lane_indices import Digit, Index, Programs, Variable, digits_of, of_atom, plus, times
-from islands.operators.structural.numberings import Correspondence, correspondence, pieces_of, starts_at_zero
+from islands.operators.structural.fusion.lane_indices import (
+    Digit,
+    Index,
+    Programs,
+    Variable,
+    digits_of,
+    of_atom,
+    plus,
+    times,
+)
+from islands.operators.structural.fusion.numberings import Correspondence, correspondence, pieces_of, starts_at_zero
 
 ELEMENT = Variable(Programs(0), None)
 ROW, COLUMN = Variable(Programs(1), None), Variable(Programs(2), None)

@@ -9,9 +9,8 @@ from typing import NamedTuple, cast
 import libcst as cst
 
 from islands.operators.structural.analysis import Launch, Program, Scope, argument, descendants, integer
-from islands.operators.structural.host_facts import host_number
-from islands.operators.structural.kernels import axis_of, loops_of
-from islands.operators.structural.lane_indices import (
+from islands.operators.structural.fusion.host_facts import host_number
+from islands.operators.structural.fusion.lane_indices import (
     Bounds,
     Counter,
     Index,
@@ -27,6 +26,7 @@ from islands.operators.structural.lane_indices import (
     remainder,
     times,
 )
+from islands.operators.structural.kernels import axis_of, loops_of
 from islands.operators.structural.names import bindings
 from islands.operators.structural.places import last_character
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import NamedTuple
 
-from islands.operators.structural.lane_indices import Digit, Index, Variable, digits_of, of_atom, plus, times
+from islands.operators.structural.fusion.lane_indices import Digit, Index, Variable, digits_of, of_atom, plus, times
 
 
 class Piece(NamedTuple):

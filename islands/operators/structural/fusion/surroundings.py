@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import libcst as cst
 
 from islands.operators.structural.analysis import Program
-from islands.operators.structural.kernel_trace import TracedAccess
-from islands.operators.structural.lane_indices import Bounds, Digit, Index, Variable, digits_of, one_digit
-from islands.operators.structural.launch_pairs import LaunchPair
+from islands.operators.structural.fusion.kernel_trace import TracedAccess
+from islands.operators.structural.fusion.lane_indices import Bounds, Digit, Index, Variable, digits_of, one_digit
+from islands.operators.structural.fusion.launch_pairs import LaunchPair
 from islands.operators.structural.names import bindings
 
 

@@ -9,16 +9,16 @@ from typing import NamedTuple
 import libcst as cst
 
 from islands.operators.structural.analysis import Launch, Program
-from islands.operators.structural.handovers import (
+from islands.operators.structural.fusion.handovers import (
     Handed,
     body_occurrences,
     handed_tensors,
     neighbours,
     parameter_of,
 )
-from islands.operators.structural.host_facts import grid_of
-from islands.operators.structural.kernel_trace import Trace, TracedAccess
-from islands.operators.structural.lane_indices import (
+from islands.operators.structural.fusion.host_facts import grid_of
+from islands.operators.structural.fusion.kernel_trace import Trace, TracedAccess
+from islands.operators.structural.fusion.lane_indices import (
     Bounds,
     Digit,
     Index,
@@ -28,7 +28,7 @@ from islands.operators.structural.lane_indices import (
     digits_of,
     of_atom,
 )
-from islands.operators.structural.numberings import Correspondence, correspondence, pieces_of, starts_at_zero
+from islands.operators.structural.fusion.numberings import Correspondence, correspondence, pieces_of, starts_at_zero
 
 
 class Handover(NamedTuple):

@@ -9,8 +9,7 @@ from typing import NamedTuple, cast
 import libcst as cst
 
 from islands.operators.structural.analysis import Launch, Program, Scope, argument, descendants, names_in
-from islands.operators.structural.grids import is_plain_kernel
-from islands.operators.structural.host_facts import (
+from islands.operators.structural.fusion.host_facts import (
     allocation_of,
     element_type,
     host_number,
@@ -18,6 +17,7 @@ from islands.operators.structural.host_facts import (
     occurrences,
     roots_of,
 )
+from islands.operators.structural.grids import is_plain_kernel
 from islands.operators.structural.launches import is_statement
 from islands.operators.structural.names import bindings
 

@@ -7,14 +7,14 @@ from typing import NamedTuple, cast
 import libcst as cst
 
 from islands.operators.structural.analysis import Program, Scope, descendants, integer, names_in
-from islands.operators.structural.fused_body import Body, fresh_in
+from islands.operators.structural.fusion.fused_body import Body, fresh_in
+from islands.operators.structural.fusion.handovers import is_only_loaded
+from islands.operators.structural.fusion.host_facts import occurrences
+from islands.operators.structural.fusion.launch_pairs import LaunchPair
+from islands.operators.structural.fusion.surroundings import NotUnderstoodError
 from islands.operators.structural.grids import fresh_name
-from islands.operators.structural.handovers import is_only_loaded
-from islands.operators.structural.host_facts import occurrences
-from islands.operators.structural.launch_pairs import LaunchPair
 from islands.operators.structural.names import bindings
 from islands.operators.structural.places import last_character
-from islands.operators.structural.surroundings import NotUnderstoodError
 from islands.operators.structural.text import Edit, Span, indent_of, line_end, splice
 
 
