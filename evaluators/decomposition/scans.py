@@ -25,10 +25,11 @@ LINES_APART = 16  # of them lines, where these are neighbours in memory: two sec
 _LOOK_BACK = "exclusive_scan_decoupled_lookback"
 _WORKSPACE = "ws_ptr"
 _HEAD = """\
-xoffset = tl.program_id(0) * XBLOCK
-xindex = xoffset + tl.arange(0, XBLOCK)[:, None]
+xoffset = tl.program_id(0){wide} * XBLOCK
+xindex = xoffset + tl.arange(0, XBLOCK)[:, None]{wide}
 xmask = xindex < xnumel
-r0_base = tl.arange(0, R0_BLOCK)[None, :]"""
+r0_base = tl.arange(0, R0_BLOCK)[None, :]{wide}"""
+_WIDE = ".to(tl.int64)"  # where there are more elements than 32 bits count
 _REPLACED = frozenset({"XBLOCK", "xoffset", "xindex", "xmask", "r0_offset", "r0_index", "r0_mask"})
 _LOOP = """\
 for r0_offset in tl.range(0, r0_numel, R0_BLOCK):
@@ -162,7 +163,7 @@ class _Writer:
         for statement in function.body:
             name = _target(statement)
             if name == "xoffset":
-                before.append(_HEAD)
+                before.append(_HEAD.format(wide=_WIDE if _WIDE in ast.unparse(statement) else ""))
             if name in _REPLACED or self._is_gone(statement, name):
                 continue
             is_inside = bool(_names(statement) & self._of_loop)

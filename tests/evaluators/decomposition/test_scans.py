@@ -33,6 +33,22 @@ def test_what_does_not_change_along_a_line_stands_before_the_loop(kernel: Kernel
     assert inside.count("tl.load(") == 2 and inside.count("r0_mask & xmask") == 4
 
 
+def test_more_elements_than_32_bits_count_are_counted_in_64(kernel: Kernel) -> None:
+    for source, is_wide in ((kernel.source, False), (_in_64_bits(kernel.source), True)):
+        loop = looped(kernel.model_copy(update={"source": source}))
+        assert loop is not None
+        bound = dict(line.strip().split(" = ", 1) for line in loop.source.splitlines() if " = " in line)
+        assert all((".to(tl.int64)" in bound[name]) == is_wide for name in ("xoffset", "xindex", "r0_base"))
+
+
+def _in_64_bits(source: str) -> str:
+    """As Inductor writes it for a tensor of 2.3 * 10^9 elements."""
+    changed = source.replace("tl.program_id(1) * XBLOCK", "tl.program_id(1).to(tl.int64) * XBLOCK")
+    changed = changed.replace("tl.program_id(0) * R0_BLOCK", "tl.program_id(0).to(tl.int64) * R0_BLOCK")
+    assert changed.count(".to(tl.int64) *") == 2
+    return changed
+
+
 def test_tiles_go_across_lines_where_these_are_neighbours(kernel: Kernel) -> None:
     across = first_configuration(kernel).constants
     along = first_configuration(kernel.model_copy(update={"source": kernel.source.replace("OUTER", "INNER")})).constants
