@@ -29,7 +29,6 @@ def decompose(
     folder: Path,
     way: Way = "compile",
     precision: PrecisionClass = PrecisionClass.REFERENCE,
-    as_written: bool = False,
     deadline_s: float = DEADLINE_S,
 ) -> Decomposition:
     """The parts of a model on the GPU of this machine. A model that cannot be taken apart is an answer with a reason.
@@ -38,7 +37,6 @@ def decompose(
         problem: its reference is a `Model`.
         folder: where weights that the parts' problems read are kept; it must outlive the search.
         way: of compiling. It should be the fastest baseline's.
-        as_written: with what it asks for in vain, which is left out else.
 
     Raises:
         ProblemError: the reference fails, or is a Triton function, which has no parts.
@@ -46,8 +44,7 @@ def decompose(
     """
     if problem.kind != "kernelbench":
         raise ProblemError(f"{problem.name} is a kernel already", "give a module to take apart")
-    asking = {"way": way, "precision": precision.value, "as_written": as_written}
-    request = {"problem": problem.model_dump(mode="json"), **asking}
+    request = {"problem": problem.model_dump(mode="json"), "way": way, "precision": precision.value}
     with tempfile.TemporaryDirectory(prefix="evolve-decompose-") as place:
         asked, answered = Path(place) / "request.json", Path(place) / "answer.json"
         asked.write_text(json.dumps({**request, "folder": str(folder.resolve())}))

@@ -50,16 +50,13 @@ NOTES = (
 )
 
 
-def decompose_here(
-    problem: Problem, way: str, precision: PrecisionClass, folder: Path, *, as_written: bool = False
-) -> Decomposition:
+def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder: Path) -> Decomposition:
     """Takes a model apart in this process.
 
     Args:
         problem: a KernelBench-style one.
         way: of compiling: "compile" or "max-autotune".
         folder: where weights that part problems read are kept.
-        as_written: with its needless work.
     """
     apply_precision(precision)
     reference = Reference(problem, problem.full)
@@ -67,7 +64,7 @@ def decompose_here(
     assert isinstance(model, nn.Module)
     inputs = reference.draw_inputs(INPUTS_SEED, "cuda")
     known = {"problem": problem, "notes": NOTES, "versions": software_versions(), "degenerate": _degeneracy(reference)}
-    lean = None if as_written else without_needless_work(model, inputs)
+    lean = without_needless_work(model, inputs)
     if lean is not None:
         found = _compiled(problem, lean.model, model, inputs, way, folder)
         if "graph" in found:
@@ -337,11 +334,7 @@ def main() -> None:
     problem = Problem.model_validate(request["problem"])
     try:
         decomposition = decompose_here(
-            problem,
-            request["way"],
-            PrecisionClass(request["precision"]),
-            Path(request["folder"]),
-            as_written=request["as_written"],
+            problem, request["way"], PrecisionClass(request["precision"]), Path(request["folder"])
         )
         answer: dict[str, Any] = {"decomposition": decomposition.model_dump(mode="json")}
     except EvolveError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -53,15 +53,13 @@ class KeepsMask(Summed):
         return super().forward(x * self.mask)
 
 
-class KeepsMaskInList(Summed):
-    def __init__(self) -> None:
-        super().__init__()
-        self.kept: list[Tensor] = []
+class SharesMask(Summed):
+    masks: ClassVar[dict[int, Tensor]] = {}
 
     def forward(self, x: Tensor) -> Any:
-        if not self.kept:
-            self.kept.append(torch.ones(WIDTH))
-        return super().forward(x * self.kept[0])
+        if WIDTH not in self.masks:
+            self.masks[WIDTH] = torch.ones(WIDTH)
+        return super().forward(x * self.masks[WIDTH])
 
 
 def made(kind: type[Summed]) -> tuple[nn.Module, list[Tensor]]:
@@ -85,7 +83,7 @@ def test_one_whose_answers_do_not_fit_side_by_side_stays_as_it_is() -> None:
     assert without_needless_work(*made(Overfull)) is None
 
 
-@pytest.mark.parametrize("kind", [KeepsMask, KeepsMaskInList])
+@pytest.mark.parametrize("kind", [KeepsMask, SharesMask])
 def test_what_a_module_keeps_from_its_first_call_is_real(kind: type[Summed]) -> None:
     model, inputs = made(kind)
     found = without_needless_work(model, inputs)
