@@ -25,7 +25,7 @@ from evolve.progress import ProgressMeter
 from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, STAGNATION, Patience, is_at_roofline
 from islands.dialogues import Question
 from islands.grid import AddStatus
-from islands.llm.exchange import Outcome
+from islands.llm.exchange import Completion, Outcome
 from islands.migration import Topology
 from islands.seed import Seed
 from islands.summary import IslandSummary
@@ -35,6 +35,7 @@ TICK_SHARE = 0.1  # of the time that looking at all islands may take
 IDLE_S = 0.05  # pause of a chain whose island waits for verdicts before it proposes more, or that waits for others
 N_CONFIRM_ROUNDS = 3
 LOOK_EVERY = 8  # verdicts of each island between two looks at all of them, in a search that goes in order
+MOST_IN_VAIN = 64  # answers of models that brought no candidate, with nothing to judge between them
 N_RESEEDED = 4  # elites that a stagnant island starts again from
 
 
@@ -87,6 +88,8 @@ class Search:
         self._talk: Talk | None = None
         self._allowance = Allowance()
         self._n_kept = 0
+        self._n_under_way = 0  # candidates that were asked and are not kept yet
+        self._n_in_vain = 0
 
     async def restore(self, judged: Sequence[Evaluation], elapsed_s: float) -> None:
         """Take up what earlier sittings of this run judged. `elapsed_s` is the wall-clock that they spent."""
@@ -124,6 +127,7 @@ class Search:
 
         async def hear(question: Question, outcome: Outcome, candidate: Candidate | None) -> None:
             self._founding.hear(outcome, candidate)
+            self._hear(outcome, candidate)
             await on_answer(question, outcome, candidate)
 
         def fall_silent(reason: str) -> None:
@@ -141,6 +145,15 @@ class Search:
             may_ask=lambda: self._may_ask() or self._allowance.is_needed,
         )
         return self._correspondence
+
+    def _hear(self, outcome: Outcome, candidate: Candidate | None) -> None:
+        """End a search that has nothing left but models which bring nothing: they would be asked for ever."""
+        if self._n_under_way or candidate is not None or self._meter.best is None:
+            self._n_in_vain = 0
+            return
+        self._n_in_vain += isinstance(outcome, Completion) or outcome.is_final
+        if self._stop_when_stagnant and self._n_in_vain >= MOST_IN_VAIN:
+            self._budget.stop(STAGNATION)
 
     async def run(self) -> None:
         """All chains of all islands, or one turn after the other, until the budget ends the run."""
@@ -241,6 +254,7 @@ class Search:
     async def _judge_all(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         if self._first_told is not None:
             self._first_told.asked(candidates)
+        self._n_under_way += len(candidates)
         return await self._judge.judge(candidates)
 
     async def _keep(self, index: int, candidates: Sequence[Candidate], verdicts: Sequence[Verdict]) -> list[Evaluation]:
@@ -249,6 +263,8 @@ class Search:
         evaluations = [Evaluation(candidate=c, verdict=v) for c, v in zip(candidates, verdicts, strict=True)]
         await answer(self._archive.insert.remote(evaluations))
         statuses = await answer(self._islands[index].tell.remote(verdicts))
+        self._n_under_way -= len(candidates)
+        self._n_in_vain = 0
         self._allowance.told(evaluations)
         for evaluation, status in zip(evaluations, statuses, strict=True):
             self._meter.count(evaluation)

@@ -23,8 +23,8 @@ from evolve.budget import Budget
 from evolve.events import Event, Judged, Migrated, ModelsSilent, NoAnswer, Ticked
 from evolve.judging import ActorPool, JudgePool
 from evolve.progress import ProgressMeter
-from evolve.search import CONFIRM, Search
-from evolve.stopping import NO_FIRST_PROGRAM, Patience
+from evolve.search import CONFIRM, MOST_IN_VAIN, Search
+from evolve.stopping import NO_FIRST_PROGRAM, STAGNATION, Patience
 from islands.actor import IslandActor
 from islands.dialogues import Brief, DialogueSettings
 from islands.llm.exchange import Completion, Failure, FailureKind, Outcome, Request
@@ -365,6 +365,16 @@ def test_models_keep_a_search_going_that_has_nothing_new_to_propose(stage: Stage
     talk(play, Scripted([program(30), program(20)], takes_s=0.3))
     play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate", "mutate"]
+
+
+def test_models_that_bring_nothing_are_not_asked_for_ever(stage: StageMaker) -> None:
+    play = stage(evaluations=4)
+    client = Scripted([program(30)] + 400 * ["no code at all"])
+    talk(play, client)
+    play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
+    assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate"]
+    assert play.budget.stop_reason == STAGNATION
+    assert MOST_IN_VAIN < len(client.requests) < MOST_IN_VAIN + 10
 
 
 def test_what_islands_hold_and_do_not_use_is_left_to_models(stage: StageMaker) -> None:
