@@ -54,6 +54,8 @@ class _Trials:
         tried = {attempt.parts for attempt in self.attempts}
         if self._is_over():
             return None
+        if self._is_lean and () not in tried and len(self.attempts) == MOST_ATTEMPTS - 1:
+            return []  # the last chance of what may be a gain by itself
         return next((p for p in self._proposals if tuple(part.name for part in p) not in tried), None)
 
     def tell(self, attempt: Attempt) -> None:

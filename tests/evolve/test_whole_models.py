@@ -350,6 +350,9 @@ def test_winners_that_hurt_are_dropped_down_to_what_leaves_work_out() -> None:
     tried = deliver(winners, lambda chosen: _with_parts(chosen, set()), is_lean=True)
     assert [a.parts for a in tried] == [("a", "b"), ("b",), ("a",), ()] and tried[-1].is_accepted
     assert deliver(winners, lambda chosen: _with_parts(chosen, set()))[-1].parts == ("a",)
+    many = [part(name, i, i, 0.1, 2.0) for i, name in enumerate("abcdefgh")]
+    tried = deliver(many, lambda chosen: _with_parts(chosen, set()), is_lean=True)
+    assert len(tried) == MOST_ATTEMPTS and tried[-1].is_accepted and tried[-1].parts == ()
 
 
 def _with_parts(chosen: Sequence[PartResult], right: set[str], other: Attempt | None = None) -> Attempt:
