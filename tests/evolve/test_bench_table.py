@@ -119,7 +119,7 @@ def test_modules_that_ask_for_needless_work_are_kept_apart() -> None:
     assert sheet.rows == (("h", "a product with a diagonal matrix"),) and "over the others" in sheet.lead
     assert module_sheet([lean]).rows[0][-1] == "needless work left out"
     page = page_of(BenchTable(rows=(*ROWS, lean)))
-    assert "without those that ask for needless work" in page and '>needless work left out</td></tr>' in page
+    assert "without those that ask for needless work" in page and ">needless work left out</td></tr>" in page
     assert "without 1 that ask for needless work, either: h" in summary_lines(BenchTable(rows=(*ROWS, lean)))
 
 
