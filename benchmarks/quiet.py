@@ -6,9 +6,9 @@
     python -m benchmarks.quiet --out figures --parts archive scale-64
     python -m benchmarks.quiet --out figures --minutes 9       # begin no part that may not end by then; go on later
 
-Every part is a command of its own that leaves JSON in the folder, and what it printed beside it. `quiet.json` says how
-each of them ended; those that ended well are not run again, and most of those that ran out of time go on where they
-were. Made for 32 cores; nodes and spot need root.
+Every part is a command of its own that leaves its figures in the folder, as JSON or as what it printed. `quiet.json`
+says how each of them ended; those that ended well are not run again, and most of those that ran out of time go on where
+they were. Made for 32 cores; nodes and spot need root.
 """
 
 from __future__ import annotations

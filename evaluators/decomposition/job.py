@@ -19,7 +19,7 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 from db.errors import DeviceError, EvolveError
 from db.hashing import content_hash
 from db.records import EntryPoint, PrecisionClass, Problem
-from evaluators.decomposition.algebra import Simplified, simplified
+from evaluators.decomposition.algebra import NotExported, Simplified, simplified
 from evaluators.decomposition.binding import answer_text, argument_of, constants_of, is_cuda, weights_of
 from evaluators.decomposition.capture import Captured, CapturedGraph, capture
 from evaluators.decomposition.classify import SMALL_SHARE
@@ -63,8 +63,12 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
     model = reference.model("cuda")
     assert isinstance(model, nn.Module)
     inputs = reference.draw_inputs(INPUTS_SEED, "cuda")
-    known = {"problem": problem, "notes": NOTES, "versions": software_versions(), "degenerate": _degeneracy(reference)}
-    lean = without_needless_work(model, inputs)
+    known: dict[str, Any] = {"problem": problem, "versions": software_versions(), "degenerate": _degeneracy(reference)}
+    known["notes"], lean = NOTES, None
+    try:
+        lean = without_needless_work(model, inputs)
+    except NotExported as error:
+        known["notes"] = (*NOTES, f"needless work was not looked for: {error}")
     if lean is not None:
         found = _compiled(problem, lean.model, model, inputs, way, folder)
         if "graph" in found:
@@ -73,7 +77,11 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
 
 
 def without_needless_work(model: nn.Module, inputs: Sequence[Any]) -> Simplified | None:
-    """The module with less to do, where it answers the same to these inputs, and both answers fit in memory."""
+    """The module with less to do, where it answers the same to these inputs, and both answers fit in memory.
+
+    Raises:
+        NotExported: nobody can say what it does.
+    """
     try:
         with torch.no_grad():  # first: what a module keeps from its first call must be no tensor of torch.export
             expected = model(*inputs)

@@ -10,9 +10,9 @@ import ast
 from collections.abc import Iterator
 
 from evaluators.gates import policy
+from evaluators.gates.allowed_names import MAY, is_allowed_operation, is_module, refusal_of
 from evaluators.gates.kernel_code import kernel_findings
 from evaluators.gates.lasting import Function, Scope
-from evaluators.gates.library import MAY, is_allowed_operation, is_module, refusal_of
 from evaluators.gates.reachable import dotted_name, full_name, is_kernel, module_aliases, reachable_statements
 
 Finding = tuple[int, str]

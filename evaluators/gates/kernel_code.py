@@ -7,7 +7,7 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from evaluators.gates import policy
-from evaluators.gates.library import refusal_of
+from evaluators.gates.allowed_names import refusal_of
 from evaluators.gates.reachable import dotted_name, full_name
 
 Finding = tuple[int, str]

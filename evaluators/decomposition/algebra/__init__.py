@@ -5,6 +5,6 @@ the module, where it saves work whatever the values are; how much is lost by rou
 other program. Values that are not finite may come out otherwise: zero times infinity is not computed any more.
 """
 
-from evaluators.decomposition.algebra.simplify import Simplified, simplified
+from evaluators.decomposition.algebra.simplify import NotExported, Simplified, simplified
 
-__all__ = ["Simplified", "simplified"]
+__all__ = ["NotExported", "Simplified", "simplified"]

@@ -28,6 +28,10 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+class NotExported(Exception):  # noqa: N818  an answer, not an error
+    """`torch.export` refused a module, so nothing is known of its work. The message is the first line of why."""
+
+
 class Simplified(NamedTuple):
     """A module that answers the same from the same weights with less work, and what was left out."""
 
@@ -36,15 +40,19 @@ class Simplified(NamedTuple):
 
 
 def simplified(model: nn.Module, inputs: Sequence[Any]) -> Simplified | None:
-    """The module without its needless work; None where none is seen, or the module cannot be exported.
+    """The module without its needless work; None where none is seen.
 
     Args:
         inputs: of its forward; only their shapes and dtypes matter.
+
+    Raises:
+        NotExported: the module cannot be exported.
     """
     try:
         module = _exported(model, inputs)
-    except Exception:  # torch.export refuses in many ways what it cannot trace; then nothing is known of the module
-        return None
+    except Exception as error:  # torch.export refuses in many ways what it cannot trace
+        why = (str(error).strip().splitlines() or [""])[0][:200]
+        raise NotExported(f"{type(error).__name__}: {why}") from error
     left_out = tuple(_applied(module.graph))
     if not left_out:
         return None

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from evaluators.decomposition.algebra import Simplified, simplified, triangles
+from evaluators.decomposition.algebra import NotExported, Simplified, simplified, triangles
 from evaluators.decomposition.binding import argument_of
 from tests.support.inductor import called
 
@@ -372,8 +372,9 @@ def test_weights_and_inputs_are_found_in_the_original() -> None:
     assert {argument_of(value, model, [x]).name for value in own.values()} >= {"layer.weight", "layer.bias"}
 
 
-def test_a_module_that_cannot_be_exported_is_left_as_it_is() -> None:
+def test_a_module_that_cannot_be_exported_says_why() -> None:
     def forward(_: nn.Module, x: Tensor) -> Tensor:
         return x.sum(0) if float(x.sum()) > 0 else x.mean(0)
 
-    assert simplified(Asked(forward), [torch.randn(1, 8)]) is None
+    with pytest.raises(NotExported, match=r"^GuardOnDataDependentSymNode: .{10}"):
+        simplified(Asked(forward), [torch.randn(1, 8)])
