@@ -1,7 +1,7 @@
 """Every cheat of `tests/corpus` must be refused, and every honest twin must pass, through the real evaluator.
 
     python -m benchmarks.cheat_corpus
-    python -m benchmarks.cheat_corpus --device cuda
+    python -m benchmarks.cheat_corpus --device cuda --at-once 8
 
 Without a GPU, cheats that only a GPU can tell are listed apart, with what the gates said to them. Real kernels are read
 too: the seeds of the suite and the kernels of the tests, everything that structural operators make of them in two
@@ -19,11 +19,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from db.records import Candidate, DeviceKind, EntryPoint, Lineage, Outcome, Verdict
-from evaluators.evaluator import EvaluatorSettings
+from db.records import Candidate, DeviceKind, EntryPoint, Lineage, Outcome, Problem, Verdict
+from evaluators.evaluator import Evaluator, EvaluatorSettings
 from evaluators.gates.kernel_code import kernel_findings
 from evaluators.gates.reachable import is_kernel, module_aliases
 from evaluators.gates.static import check_policy
@@ -62,26 +63,35 @@ class Judged(NamedTuple):
         )
 
 
-def judged(wanted: Sequence[tuple[Specimen, bool]], device: DeviceKind, target: str) -> Iterator[Judged]:
-    """Verdicts, problem by problem."""
+def judged(
+    wanted: Sequence[tuple[Specimen, bool]], device: DeviceKind, target: str, n_at_once: int
+) -> Iterator[Judged]:
+    """Verdicts, problem by problem. One baseline will do: which programs are right is the question."""
+    settings = EvaluatorSettings(target=target, baselines=("compile",))
     for name in sorted({specimen.problem for specimen, _ in wanted}):
         problem = load_problem(name)
-        with open_evaluator(problem, EvaluatorSettings(target=target), device) as evaluator:
-            for specimen, is_cheat in wanted:
-                if specimen.problem != name:
-                    continue
+        with open_evaluator(problem, settings, device) as evaluator, ThreadPoolExecutor(n_at_once) as threads:
+
+            def judge(
+                one: tuple[Specimen, bool], problem: Problem = problem, evaluator: Evaluator = evaluator
+            ) -> Judged:
                 start = time.perf_counter()
-                candidate = Candidate(
-                    candidate_id=f"{RUN}-0-{specimen.name}",
-                    run_id=RUN,
-                    problem_id=problem.problem_id,
-                    island=0,
-                    source=specimen.source,
-                    entry_point=EntryPoint.MODEL,
-                    lineage=Lineage(operator="seed"),
-                )
-                verdict = evaluator.judge(candidate)
-                yield Judged(specimen, is_cheat, verdict, time.perf_counter() - start)
+                verdict = evaluator.judge(_candidate(one[0], problem))
+                return Judged(*one, verdict, time.perf_counter() - start)
+
+            yield from threads.map(judge, [one for one in wanted if one[0].problem == name])
+
+
+def _candidate(specimen: Specimen, problem: Problem) -> Candidate:
+    return Candidate(
+        candidate_id=f"{RUN}-0-{specimen.name}",
+        run_id=RUN,
+        problem_id=problem.problem_id,
+        island=0,
+        source=specimen.source,
+        entry_point=EntryPoint.MODEL,
+        lineage=Lineage(operator="seed"),
+    )
 
 
 def main() -> None:
@@ -89,12 +99,13 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--target", default="h100", help="the GPU that is modelled without one")
     parser.add_argument("--only", default="", help="programs whose names begin so")
+    parser.add_argument("--at-once", type=int, default=1, help="programs judged side by side")
     arguments = parser.parse_args()
     wanted = [*((s, True) for s in specimens("cheats")), *((s, False) for s in specimens("honest"))]
     wanted = [(s, is_cheat) for s, is_cheat in wanted if s.name.startswith(arguments.only)]
     start = time.perf_counter()
     found = []
-    for one in judged(wanted, DeviceKind(arguments.device), arguments.target):
+    for one in judged(wanted, DeviceKind(arguments.device), arguments.target, arguments.at_once):
         found.append(one)
         print(line(one), flush=True)
     print(f"{time.perf_counter() - start:.0f} s")

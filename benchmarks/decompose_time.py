@@ -1,9 +1,11 @@
-"""How long taking a model apart takes beyond compiling it: one of fifty kernels, and models that fall back.
+"""How long taking a model apart takes beyond compiling it: two of fifty kernels, and models that fall back.
 
     python -m benchmarks.decompose_time --out decompose_time.json      # needs a GPU
 
-The model is a chain of layers of different widths, each with a norm and an activation that the compiler writes a kernel
-of its own for. Compiling begins with an empty cache of Inductor; what taking apart compiles is compiled as well.
+Both models are chains of layers of different widths, each with a norm and an activation that the compiler writes a
+kernel of its own for. One has matrix products between them, beside which no kernel takes long enough to be searched;
+the other has none, so every kernel becomes a problem. Compiling begins with an empty cache of Inductor; what taking
+apart compiles is compiled as well.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from typing import Any
 
 MODELS = Path(__file__).resolve().parent / "models"
 N_LAYERS = 50
-MARKS_S = {"chain": 60.0, "lstm": 10.0, "wide_mlp": 10.0}
+MARKS_S = {"chain": 60.0, "norms": 60.0, "lstm": 10.0, "wide_mlp": 10.0}
 CHAIN = '''"""A chain of layers, no two of which are of the same widths."""
 
 import torch
@@ -44,6 +46,36 @@ class Model(nn.Module):
 
 def get_inputs():
     return [torch.randn(n_rows, 256)]
+
+
+def get_init_inputs():
+    return [n_layers]
+'''
+
+NORMS = '''"""A chain of norms, each over a row that is shorter than the one before."""
+
+import torch
+import torch.nn as nn
+
+n_rows = 16384
+n_layers = {n_layers}
+n_dropped = 16
+
+
+class Model(nn.Module):
+    def __init__(self, n_layers):
+        super().__init__()
+        widths = [n_dropped * (2 * n_layers - index) for index in range(n_layers)]
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for width in widths)
+
+    def forward(self, x):
+        for norm in self.norms:
+            x = nn.functional.gelu(norm(x))[:, n_dropped:]
+        return x
+
+
+def get_inputs():
+    return [torch.randn(n_rows, n_dropped * 2 * n_layers)]
 
 
 def get_init_inputs():
@@ -77,11 +109,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a file for the figures")
     options = parser.parse_args()
     figures: dict[str, Any] = {"at": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"), "models": {}}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "inductor")
-        (folder / "chain.py").write_text(CHAIN.format(n_layers=options.layers))
-        for path in (folder / "chain.py", MODELS / "lstm.py", MODELS / "wide_mlp.py"):
+        for name, text in (("chain", CHAIN), ("norms", NORMS)):
+            (folder / f"{name}.py").write_text(text.format(n_layers=options.layers))
+        for path in (folder / "chain.py", folder / "norms.py", MODELS / "lstm.py", MODELS / "wide_mlp.py"):
             its = measured(path, folder)
             its["mark_s"] = MARKS_S[path.stem]
             its["is_met"] = its["seconds"].get("decompose", 0.0) < its["mark_s"]

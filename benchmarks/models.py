@@ -74,7 +74,7 @@ def checked(name: str, path: str, out: Path) -> object:
     data = out / f"{name}.data.pt"
     made = subprocess.run(
         [sys.executable, "-c", PREPARE, str(MODULES / f"{name}.py"), str(data)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))},
         capture_output=True,
         check=False,
     )

@@ -111,7 +111,9 @@ PARTS = {
     "decompose": _on_gpu(
         "how long taking apart takes", "-m benchmarks.decompose_time --out OUT/decompose_time.json", 150, 300
     ),
-    "cheats": _on_gpu("programs that cheat, and honest twins", "-m benchmarks.cheat_corpus --device cuda", 300),
+    "cheats": _on_gpu(
+        "programs that cheat, and honest twins", "-m benchmarks.cheat_corpus --device cuda --at-once 8", 300
+    ),
     "ablation": _on_gpu(
         "the search without each of its parts",
         "-m benchmarks.ablation softmax cross_entropy --device cuda --jobs 2 --seeds 3 --evaluations 30 --minutes 8"

@@ -2,8 +2,9 @@
 
 A child is opened before its candidate is known, so that its CUDA context is there when it is needed. It sees inputs and
 output buffers as shared device memory, never the reference nor an expected value. Requests, in their usual order:
-`load` (import, build, compile), `check` (run once, deliver outputs), `time` (open a timer), `replay`, `sustain`,
-`call`, `verify` (run again on fresh inputs), `release`. An exception ends the child and is the candidate's.
+`load` (import, build, compile), `check` (run once, deliver outputs), `idle` (again, without its kernels), `time` (open
+a timer), `replay`, `sustain`, `call`, `verify` (run again on fresh inputs), `release`. An exception ends the child and
+is the candidate's.
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Session(ABC):
         requests: dict[str, Callable[[Message], Message]] = {
             "load": self._load,
             "check": self._check,
+            "idle": self._idle,
             "time": self._time,
             "replay": self._replay,
             "sustain": self._sustain,
@@ -88,6 +90,14 @@ class Session(ABC):
         workload = message["workload"]
         outputs = flatten_outputs(self.programs[workload](*self.inputs_of(workload)))
         return self._deliver(outputs, workload)
+
+    def _idle(self, message: Message) -> Message:
+        """As `_check`, with every kernel compiled and none launched. Host code that needs their answers may raise."""
+        try:
+            with compile_only():
+                return self._check(message)
+        except Exception as error:  # candidate code: without its kernels it delivers nothing
+            return {"refused": f"{type(error).__name__}: {error}"}
 
     def _time(self, message: Message) -> Message:
         self._release(message)

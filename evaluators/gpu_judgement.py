@@ -18,7 +18,7 @@ from evaluators.gates import correctness, first_program, integrity, speed
 from evaluators.gates.first_program import Look
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval, median_interval
-from evaluators.gates.static import check_run
+from evaluators.gates.static import check_run, computing_operations
 from evaluators.gpu_session import SessionLost, asked
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets
 from evaluators.measured_profile import Work
@@ -79,6 +79,7 @@ class Judgement:
         self._cascade = cascade
         self._session = session
         self._looks: list[Look] = []  # of a program that was made from scratch
+        self._same_without_kernels: list[bool] = []  # for sets on which host code called a library
 
     @contextlib.contextmanager
     def answering(self, gate: Gate, phase: str) -> Iterator[None]:
@@ -105,6 +106,9 @@ class Judgement:
         """Correctness, model, integrity and speed, in this order. Raises `Refusal` at the first no."""
         with self.answering(Gate.CORRECTNESS, "correctness"):
             found = [e for wanted in self._bench.sets.sets for e in self._check(wanted)]
+        ghost = integrity.check_ghost(self._same_without_kernels)
+        if not ghost.passed:
+            raise Refusal.of(ghost)
         n_sets = len(self._bench.sets.sets)
         self._cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
         result, self._cascade.error_ratio = model_gate(found, self._bench.precision)
@@ -131,18 +135,29 @@ class Judgement:
             bounds = drawn.tolerances
             self._looks += first_program.look_at(outputs, drawn.expected, bounds, drawn.exact, wanted.label)
         found = zip(outputs, drawn.exact, drawn.errors, strict=True)
-        return [exactness(max_abs_error(o, x), e) for o, x, e in found if x is not None and e is not None]
+        ratios = [exactness(max_abs_error(o, x), e) for o, x, e in found if x is not None and e is not None]
+        self._check_idle(wanted, drawn)
+        return ratios
+
+    def _check_idle(self, wanted: InputSet, drawn: Drawn) -> None:
+        """Where host code calls a library that computes: whether the program's own kernels change what it delivers."""
+        if False in self._same_without_kernels or not computing_operations(self._session.torch_ops):
+            return
+        self._session.slot.write(wanted.workload, drawn)
+        refused = self._session.idle(wanted.workload)
+        self._same_without_kernels.append(not refused and not any(self._mismatches(wanted, drawn)))
 
     def _compare(self, wanted: InputSet, drawn: Drawn, gate: Gate) -> None:
         """Raises `Refusal` unless what the child delivered is what the reference makes of the set."""
+        for i, mismatch in self._mismatches(wanted, drawn):
+            which = f"output {i}: " if len(drawn.expected) > 1 else ""
+            raise Refusal(gate, f"{which}{mismatch.describe()} ({wanted.label})", mismatch._asdict())
+
+    def _mismatches(self, wanted: InputSet, drawn: Drawn) -> Iterator[tuple[int, correctness.Mismatch]]:
+        """The outputs that are not what the reference makes of the set, by number."""
         delivered = self._session.slot.delivered(wanted.workload)
-        for i, (output, expected, tolerance) in enumerate(
-            zip(delivered, drawn.expected, drawn.tolerances, strict=True)
-        ):
-            mismatch = correctness.compare(output, expected, tolerance)
-            if mismatch is not None:
-                which = f"output {i}: " if len(drawn.expected) > 1 else ""
-                raise Refusal(gate, f"{which}{mismatch.describe()} ({wanted.label})", mismatch._asdict())
+        compared = map(correctness.compare, delivered, drawn.expected, drawn.tolerances)
+        return ((i, mismatch) for i, mismatch in enumerate(compared) if mismatch is not None)
 
     def _measure(self) -> Latency:
         bench, session = self._bench, self._session

@@ -154,6 +154,10 @@ class GpuSession:
         self.torch_ops = tuple(map(str, names)) if isinstance(names, list) else ()
         return str(answer.get("refused", ""))
 
+    def idle(self, workload: Workload) -> str:
+        """As `check`, but no kernel of the program runs; why nothing that fits was delivered, or nothing."""
+        return str(self._ask({"do": "idle", "workload": workload.name}).get("refused", ""))
+
     def time(self, workload: Workload, rotation: Rotation, watched: int, method: Method | None = None) -> str:
         """Opens a timer on what the slot holds; why it does not use a graph, or nothing."""
         message = {"do": "time", "workload": workload.name, "rotation": list(rotation), "watched": watched}

@@ -1,7 +1,8 @@
 """Integrity gate, first version: what the judge can hold against a child's word.
 
 Outputs are poisoned before every check (see `evaluators.cuda`), so a program that computes nothing shows its poison.
-Here: inputs must be unchanged, the child's clock must agree with the judge's, and nothing is faster than memory allows.
+Here: inputs must be unchanged, kernels must matter, the child's clock must agree with the judge's, and nothing is
+faster than memory allows.
 """
 
 from __future__ import annotations
@@ -51,6 +52,18 @@ def check_inputs(given: Sequence[object], kept: Sequence[object]) -> GateResult:
         if isinstance(a, Tensor) and isinstance(b, Tensor) and not has_same_bytes(a, b):
             return GateResult(gate=Gate.INTEGRITY, passed=False, reason=f"input {i} was changed by the program")
     return GateResult(gate=Gate.INTEGRITY, passed=True)
+
+
+def check_ghost(same_without_kernels: Sequence[bool]) -> GateResult:
+    """Refuses a program whose kernels change nothing: a library that its host code calls does all of the work.
+
+    Args:
+        same_without_kernels: for each input set on which host code called such a library, whether the outputs were as
+            right when no kernel of the program ran.
+    """
+    is_ghost = bool(same_without_kernels) and all(same_without_kernels)
+    reason = "its kernels change nothing: without them its outputs are the same" if is_ghost else ""
+    return GateResult(gate=Gate.INTEGRITY, passed=not is_ghost, reason=reason)
 
 
 def floor_us(moved_bytes: int, hardware: Hardware) -> float:

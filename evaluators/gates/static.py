@@ -130,6 +130,12 @@ def check_run(operations: Collection[str], allowed_ops: Collection[str] = ()) ->
     return GateResult(gate=Gate.INTEGRITY, passed=not refusals, reason=reason)
 
 
+def computing_operations(operations: Collection[str]) -> list[str]:
+    """Those of the operations that host code called which compute: a library's, where the baseline calls it too."""
+    harmless = policy.MEMORY_OPERATIONS | policy.HOST_READS
+    return [operation for operation in operations if policy.operation_name(operation) not in harmless]
+
+
 def _operation_refusals(capture: Capture, allowed: frozenset[str]) -> Iterator[str]:
     yield from _refused_operations([op.name for op in capture.torch_ops], allowed)
 

@@ -71,3 +71,10 @@ def test_the_clocks_must_agree():
     lies_twice = integrity.check_clock(0.002, 0.002, 0.061)
     assert not did_nothing.passed and not hides.passed and not lies_twice.passed
     assert "cannot be trusted" in hides.reason
+
+
+def test_kernels_must_matter_beside_a_library():
+    assert integrity.check_ghost([]).passed  # no library was called
+    assert integrity.check_ghost([True, False]).passed  # on one set of zeros they did not
+    ghost = integrity.check_ghost([True, True])
+    assert not ghost.passed and "change nothing" in ghost.reason
