@@ -35,6 +35,29 @@ def processes_of(mark: str) -> list[Process]:
     return found
 
 
+def processes_below(root: int) -> list[Process]:
+    """All living processes that come from one, without it."""
+    running = {one.pid: one for one in map(_from_stat, _pids()) if one is not None}
+    below: list[Process] = []
+    parents = {root}
+    while children := [one for one in running.values() if one.parent in parents]:
+        below += children
+        parents = {one.pid for one in children}
+    return below
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _from_stat(pid: int) -> Process | None:
+    try:
+        command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return Process(pid, int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]), command[:160])
+    except OSError:  # it ended meanwhile
+        return None
+
+
 def shown(process: Process) -> str:
     """Its command line for a results file: without folders, which differ from machine to machine."""
     return re.sub(r"(?<!\S)/\S*/", "", process.command)[:80]
