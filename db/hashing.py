@@ -6,14 +6,28 @@ import ast
 import hashlib
 import re
 from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 # where statements stand; a docstring is nowhere else, and walking every expression takes as long as parsing
 _BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")
 _LINE_END = re.compile(r"\r\n|\r|\n")  # as Python's parser counts lines
 _MAY_BE_F_STRING = re.compile(r"""\b(f|fr|rf)["']""", re.IGNORECASE)
+_DOCSTRING = re.compile(r"""(?:[ \t]*(?:#[^\n]*)?\n)*[ru]?(\"\"\"|''')[\s\S]*?\1""", re.IGNORECASE)
+_STATEMENT = re.compile(r"^(?!(?:else|elif|except|finally)\b)[^\s#)\]}]", re.MULTILINE)
 
 MAX_KEPT_STATEMENTS = 4096
 _statements: dict[tuple[str, int, int | None], str] = {}  # canonical text by what is written, and where in its lines
+
+
+class _Piece(NamedTuple):
+    """Lines of a source that are statements at the top level by themselves."""
+
+    statements: tuple[str, ...]  # canonical
+    opens_with_string: bool  # a docstring, where no statement comes before
+
+
+_pieces: dict[str, _Piece | None] = {}  # by what is written; None where it cannot stand alone
 
 
 @lru_cache(maxsize=1024)
@@ -26,10 +40,44 @@ def canonical_source(source: str) -> str:
     Raises:
         SyntaxError: the source does not parse.
     """
-    tree = ast.parse(source)
-    _strip_docstring(tree)
-    lines = _LINE_END.split(source)
-    return "\n".join(_canonical_statement(statement, lines) for statement in tree.body)
+    found = [_piece(text) for text in pieces_of(source)]
+    pieces = [piece for piece in found if piece is not None and piece.statements]
+    if None in found:
+        pieces = [_parsed(source)]
+    statements = [statement for piece in pieces for statement in piece.statements]
+    return "\n".join(statements[1:] if pieces and pieces[0].opens_with_string else statements)
+
+
+def pieces_of(source: str) -> list[str]:
+    """The source, cut wherever a line at the top level seems to begin a statement.
+
+    Where every piece parses by itself, the source means what they mean one after the other: each ends outside of every
+    bracket and string, and no statement can go on with a line that is one of its own.
+    """
+    head = _DOCSTRING.match(source)
+    starts = [found.start() for found in _STATEMENT.finditer(source, head.end() if head else 0)]
+    decorated = {after for before, after in pairwise(starts) if source[before] == "@"}
+    cuts = [0, *(start for start in starts if start > 0 and start not in decorated), len(source)]
+    return [source[start:end] for start, end in pairwise(cuts)]
+
+
+def _piece(text: str) -> _Piece | None:
+    """What is written alike is parsed once: an edit leaves most of a program alone."""
+    if text not in _pieces:
+        if len(_pieces) >= MAX_KEPT_STATEMENTS:
+            _pieces.clear()
+        try:
+            _pieces[text] = _parsed(text)
+        except (SyntaxError, ValueError, RecursionError):
+            _pieces[text] = None
+    return _pieces[text]
+
+
+def _parsed(text: str) -> _Piece:
+    tree = ast.parse(text)
+    lines = _LINE_END.split(text)
+    statements = tuple(_canonical_statement(statement, lines) for statement in tree.body)
+    return _Piece(statements, ast.get_docstring(tree, clean=False) is not None)
 
 
 def _canonical_statement(statement: ast.stmt, lines: list[str]) -> str:

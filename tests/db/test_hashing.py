@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from db.hashing import canonical_source, content_hash, program_id_of
+from db.hashing import canonical_source, content_hash, pieces_of, program_id_of
 
 GOLDEN_FILE = Path(__file__).parent.parent / "data" / "golden_source.py"
 GOLDEN_HASH = "6767853af9ba4df0"
@@ -73,6 +74,40 @@ def test_every_line_end_of_python_is_a_line_end() -> None:
         assert canonical_source(f'a = "\x0c"{end}b = 1{end}def f():{end}    return 2') == (
             "a = '\\x0c'\nb = 1\ndef f():\n    return 2"
         )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "@a\n@b(\n    1,\n)\n# between\n\ndef f():\n    return 1\nclass A:\n    pass\n",
+        'import os\nTEXT = """\nimport nothing\nx = 1\n"""\ny = f(os)\n',
+        "x = (\n1,\n2)\ny = f(\nx\n)\n",
+        "try:\n    import a\nexcept E:\n    a = f(1)\nelse:\n    b = 2\nif a:\n    c = 1\nelif b:\n    c = 2\n",
+        "x = f(1) + \\\ny\nz = g(x)\n",
+        "x = 1\nx = 1\nif x: y = 1; z = 2\nw = 1",
+        "# \\\nx = 1\n#\n",
+    ],
+)
+def test_a_source_that_is_read_piece_by_piece_says_what_it_says_as_a_whole(source: str) -> None:
+    assert canonical_source(source) == "\n".join(ast.unparse(statement) for statement in ast.parse(source).body)
+    assert "".join(pieces_of(source)) == source
+
+
+@pytest.mark.parametrize(
+    "docstring", ['"""a"""\n', '# c\n\n"""\nimport a\nx = 1\n"""\n', "'a'\n", "# c\n'''\nb'''  # c\n"]
+)
+def test_a_docstring_is_taken_out_wherever_a_source_is_cut(docstring: str) -> None:
+    assert canonical_source(docstring + "import b\nx = 2\n") == "import b\nx = 2"
+    assert canonical_source(f"import b\n{docstring}x = 2\n") != "import b\nx = 2"
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["x = (\ny = 1\n", "if a:\nx = 1\n", "x = 1\nelse:\n    y\n", "@a\nx = 1\n", "x = 1 \\\n", "y = '''\nx = 1\n"],
+)
+def test_pieces_do_not_make_a_program_of_what_is_none(source: str) -> None:
+    with pytest.raises(SyntaxError):
+        canonical_source(source)
 
 
 def test_the_entry_point_is_part_of_the_name() -> None:

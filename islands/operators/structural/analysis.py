@@ -5,28 +5,21 @@ Analysis costs 10 to 40 ms, so `analyse` keeps the latest programs; a proposal t
 
 from __future__ import annotations
 
-import ast
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import libcst as cst
-from libcst.metadata import ByteSpanPositionProvider
-from libcst.metadata.span_provider import CodeSpan, SpanProvidingCodegenState
 
+from islands.operators.structural.parts import Nodes, Part, Placed, children, parts_of
 from islands.operators.structural.text import Span
 
 MAX_SOURCE_CHARS = 100_000
 MAX_CACHED_PROGRAMS = 128  # about 0.5 MB each
 
 _NEWLINE = re.compile(r"\r\n?|\n")
-_LAYOUT_FIELD = re.compile(
-    "whitespace.*|[lr](par|bracket|brace)|leading_lines|lines_after_decorators|trailing_whitespace|header|footer|comma"
-    "|semicolon|equal|colon|operator|asynchronous|(default_)?indent|default_newline|encoding"
-)
-
 N = TypeVar("N", bound=cst.CSTNode)
 T = TypeVar("T")
 
@@ -44,17 +37,16 @@ class Parameter:
 class Scope:
     """A function, or the module itself, with the nodes that lie in it but in no function inside it."""
 
-    def __init__(self, name: str, node: cst.FunctionDef | cst.Module, parent: Scope | None, class_name: str) -> None:
+    def __init__(
+        self, name: str, node: cst.FunctionDef | cst.Module, parent: Scope | None, class_name: str, nodes: Nodes
+    ) -> None:
         self.name = name
         self.node = node
         self.parent = parent
         self.class_name = class_name
         self.is_kernel = False
         self.parameters: list[Parameter] = []
-        self._nodes: dict[type[cst.CSTNode], list[cst.CSTNode]] = {}
-
-    def add(self, node: cst.CSTNode) -> None:
-        self._nodes.setdefault(type(node), []).append(node)
+        self._nodes = nodes
 
     def all(self, kind: type[N]) -> list[N]:
         """Every node of exactly this type, in order of the text."""
@@ -86,17 +78,23 @@ class Launch:
 class Program:
     """One analysed source."""
 
-    def __init__(self, source: str, module: cst.Module, spans: Mapping[cst.CSTNode, CodeSpan]) -> None:
+    def __init__(self, source: str, parts: Sequence[Placed]) -> None:
         self.source = source
-        self.module = module
-        self._spans = spans
+        self.module = cst.Module(body=[statement for _, part in parts for statement in part.statements])
         self._line_starts = [0, *(m.end() for m in _NEWLINE.finditer(source))]
         self._derived: dict[Any, Any] = {}
+        self._spans: dict[int, tuple[int, int]] = {}  # by id of the node, from the start of its part
+        self._starts: dict[int, int] = {}  # of the part of a node, likewise
+        self._spans[id(self.module)], self._starts[id(self.module)] = (0, len(source)), 0
         self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
-        self.root = Scope("", module, None, "")
+        outside: Nodes = {}
+        self.root = Scope("", self.module, None, "", outside)
         self.scopes: list[Scope] = [self.root]
         self.classes: dict[str, cst.ClassDef] = {}
-        self._collect(module, self.root, "")
+        for start, part in parts:
+            self._place(part, start)
+            for kind, nodes in part.outside.items():
+                outside.setdefault(kind, []).extend(nodes)
         self.aliases = _import_aliases(self.scopes)
         self.kernels = self._find_kernels()
         self.all_launches = self._find_launches()
@@ -107,8 +105,9 @@ class Program:
 
     def span(self, node: cst.CSTNode) -> Span:
         """Where a node stands, without the parentheses around it."""
-        found = self._spans[node]
-        return Span(found.start, found.start + found.length)
+        start, end = self._spans[id(node)]
+        first = self._starts[id(node)]
+        return Span(first + start, first + end)
 
     def text(self, node: cst.CSTNode) -> str:
         """The text of a node, parenthesised when it is in the source."""
@@ -175,18 +174,16 @@ class Program:
 
     # ---------------------------------------------------------------------------------------------------- walking
 
-    def _collect(self, node: cst.CSTNode, scope: Scope, class_name: str) -> None:
-        for child in children(node):
-            self.parents[child] = node
-            scope.add(child)
-            inner, inner_class = scope, class_name
-            if isinstance(child, cst.FunctionDef):
-                inner = Scope(child.name.value, child, scope, class_name)
-                self.scopes.append(inner)
-            elif isinstance(child, cst.ClassDef):
-                inner_class = child.name.value
-                self.classes[inner_class] = child
-            self._collect(child, inner, inner_class)
+    def _place(self, part: Part, start: int) -> None:
+        self._spans.update(part.spans)
+        self._starts.update(dict.fromkeys(part.spans, start))
+        self.parents.update(part.parents)
+        self.parents.update(dict.fromkeys(part.statements, self.module))
+        self.classes.update(part.classes)
+        first = len(self.scopes)
+        for node, parent, class_name, nodes in part.scopes:
+            around = self.scopes[first + parent] if parent >= 0 else self.root
+            self.scopes.append(Scope(node.name.value, node, around, class_name, nodes))
 
     def _find_kernels(self) -> dict[str, Scope]:
         kernels: dict[str, Scope] = {}
@@ -254,46 +251,14 @@ def analyse(source: str) -> Program | None:
     if len(source) > MAX_SOURCE_CHARS:
         return None
     try:
-        ast.parse(source)  # libcst can take seconds to say that a text is no Python
-        module = cst.parse_module(source)
-        return Program(source, module, _CharacterSpans().of(module))
+        return Program(source, parts_of(source))
     except (SyntaxError, cst.ParserSyntaxError, cst.CSTValidationError, RecursionError, ValueError, MemoryError):
         return None
     except KeyError:  # what libcst makes of a RecursionError while it looks for positions
         return None
 
 
-class _CharacterSpans(ByteSpanPositionProvider):
-    """Where every node stands, in characters (libcst counts bytes), without a walk that resolves other metadata."""
-
-    def of(self, module: cst.Module) -> Mapping[cst.CSTNode, CodeSpan]:
-        self._gen_impl(module)
-        return cast(Mapping[cst.CSTNode, CodeSpan], self._computed)
-
-    def _gen_impl(self, module: cst.Module) -> None:
-        state = SpanProvidingCodegenState(
-            default_indent=module.default_indent, default_newline=module.default_newline, provider=self
-        )
-        module._codegen(state)
-
-
 # ------------------------------------------------------------------------------------------------------------ nodes
-
-
-@cache
-def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
-    names = kind.__dataclass_fields__
-    return tuple(n for n in names if not _LAYOUT_FIELD.fullmatch(n))
-
-
-def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """The nodes directly in a node, without white space and punctuation."""
-    for name in _fields(type(node)):
-        value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (item for item in value if isinstance(item, cst.CSTNode))
 
 
 def descendants(node: cst.CSTNode) -> Iterator[cst.CSTNode]:

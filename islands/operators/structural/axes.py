@@ -10,8 +10,9 @@ from typing import cast
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Program, Scope, argument, children, integer
+from islands.operators.structural.analysis import Program, Scope, argument, integer
 from islands.operators.structural.names import bindings
+from islands.operators.structural.parts import children
 from islands.operators.structural.shapes import REDUCTIONS
 
 Axes = frozenset[int]

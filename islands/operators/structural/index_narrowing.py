@@ -12,10 +12,11 @@ from typing import NamedTuple
 import libcst as cst
 
 from islands.operators.structural.accesses import Access, accesses_of
-from islands.operators.structural.analysis import Launch, Program, Scope, children
+from islands.operators.structural.analysis import Launch, Program, Scope
 from islands.operators.structural.carried import reads_of
 from islands.operators.structural.grids import fresh_name
 from islands.operators.structural.names import Binding, bindings
+from islands.operators.structural.parts import children
 from islands.operators.structural.program_loop import add_arguments, add_parameters
 from islands.operators.structural.technique import Context, Rewrite, Technique
 from islands.operators.structural.text import Edit

@@ -7,9 +7,10 @@ from typing import cast
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Launch, Program, Scope, children
+from islands.operators.structural.analysis import Launch, Program, Scope
 from islands.operators.structural.grids import constant_text, fresh_name
 from islands.operators.structural.kernels import tile_uses
+from islands.operators.structural.parts import children
 from islands.operators.structural.text import Edit, indent_of
 
 

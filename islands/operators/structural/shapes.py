@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Program, Scope, children
+from islands.operators.structural.analysis import Program, Scope
 from islands.operators.structural.kernels import is_row_kernel
 from islands.operators.structural.names import bindings
+from islands.operators.structural.parts import children
 
 REDUCTIONS = frozenset(["sum", "max", "min", "argmax", "argmin", "xor_sum", "reduce"])
 _TILES = frozenset(["arange", "zeros", "full", "load", "zeros_like"])

@@ -8,7 +8,8 @@ from typing import NamedTuple, cast
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Program, Scope, argument, children, names_in
+from islands.operators.structural.analysis import Program, Scope, argument, names_in
+from islands.operators.structural.parts import children
 
 _REDUCTIONS = ("sum", "max", "min")
 _ACROSS_LANES = re.compile(

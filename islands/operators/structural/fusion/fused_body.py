@@ -8,7 +8,7 @@ from typing import NamedTuple, cast
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Program, Scope, argument, children, names_in
+from islands.operators.structural.analysis import Program, Scope, argument, names_in
 from islands.operators.structural.fusion.elementwise import is_elementwise
 from islands.operators.structural.fusion.kernel_trace import TracedAccess
 from islands.operators.structural.fusion.lane_indices import Bounds, Index, Pointer, digits_of
@@ -16,6 +16,7 @@ from islands.operators.structural.fusion.launch_pairs import Handover, LaunchPai
 from islands.operators.structural.fusion.numberings import pieces_of
 from islands.operators.structural.fusion.surroundings import NotUnderstoodError, Surroundings
 from islands.operators.structural.names import bindings
+from islands.operators.structural.parts import children
 from islands.operators.structural.text import Edit, splice
 
 _OF_TILES = ("shape", "numel", "T", "handle", "type")
