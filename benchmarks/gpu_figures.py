@@ -201,10 +201,16 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
         busy = ", ".join(f"{100 * share:.0f}%" for share in line.get("evaluators_busy") or [])
         gpus = ", ".join(f"{100 * one['busy']:.0f}%" for one in line.get("gpus_seen", {}).values())
         best = ", ".join("" if us is None else f"{us:.1f}" for us in _best_at(line, (0.25, 0.5, 1.0)))
-        name = f"{line['gpus']}{'' if _is_measure(line) else ' (killed)'}"
+        name = f"{line['gpus']}{_remark(line)}"
         cells = [name, str(line["n_cores"]), *figures, busy, gpus, best, str(line["start_s"]), _faults(line)]
         out.append(f"| {' | '.join(cells)} |")
     return "\n".join([*out, "", *_roles(lines), "", *_kill_lines(lines)]).rstrip()
+
+
+def _remark(line: dict[str, Any]) -> str:
+    if line.get("is_cut_off"):
+        return " (cut off)"
+    return "" if _is_measure(line) else " (killed)"
 
 
 def _with_share(rate: float | None, share: float | None) -> str:

@@ -181,6 +181,7 @@ class Trial:
         self._found: dict[str, Any] = {}
         self._has_weighed = self._is_measured = False
         self._must_stop = False
+        self._began = self._ended = time.time()  # of the search's process
         self._watcher: subprocess.Popen[bytes] | None = None
 
     def stop(self) -> None:
@@ -188,21 +189,27 @@ class Trial:
         self._must_stop = True
 
     def run(self) -> dict[str, Any]:
-        """The line of this run. The folder is gone afterwards."""
+        """The line of this run."""
         began, process = time.time(), self._start()
         n_starts = 1
         try:
             while not self._watch(process) and self._may_start_again(began, n_starts):
                 process, n_starts = self._start(), n_starts + 1
             return {**self._line(began, process, n_starts), **self._archive()}
+        except BaseException:
+            print(f"what is known so far: {self._partial} and {self._notes_path}", file=sys.stderr)
+            raise
         finally:
             if process.poll() is None:
                 process.kill()
             if self._watcher is not None:
                 self._watcher.kill()
                 self._watcher.wait()
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._partial.unlink(missing_ok=True)
+
+    def forget(self) -> None:
+        """Remove what it left: its line is written."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        self._partial.unlink(missing_ok=True)
 
     def _may_start_again(self, began: float, n_starts: int) -> bool:
         return n_starts < N_STARTS and time.time() - began < FAILS_SOON_S and not self._must_stop
@@ -262,7 +269,8 @@ class Trial:
                 _end(process, STOP_S)
                 self._found["is_cut_off"] = True
                 break
-            self._look(family)
+            with contextlib.suppress(OSError, ValueError, IndexError):  # processes that end while they are looked at
+                self._look(family)
             if self._started_at is not None:
                 self._kill_what_is_due(process.pid)
             if time.time() - saved_at > SAVE_S:
@@ -333,9 +341,9 @@ class Trial:
         if time.time() < started + self._plan.kills_at[len(self._kills)]:
             return
         running = processes_below(driver)
-        kind = KILLS[len(self._kills)]
-        there = FOUND_BY[kind](running) or FOUND_BY["worker"](running)
-        if there:
+        wanted = KILLS[len(self._kills)]
+        kind = wanted if FOUND_BY[wanted](running) else "worker"  # where evaluators prepare there is no preparer
+        if there := FOUND_BY[kind](running):
             victim = self._rng.choice(there)
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim.pid, signal.SIGKILL)
@@ -466,6 +474,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         lines.append(trial.run())
         with options.out.open("a") as out:
             out.write(json.dumps(lines[-1], default=float) + "\n")
+        trial.forget()
         print(table(lines[-1:]), flush=True)
         if lines[-1].get("is_cut_off"):
             break
@@ -475,7 +484,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _is_well(line: dict[str, Any]) -> bool:
     """Whether a run ended as it should, and all that it acknowledged is there once."""
     archive = line.get("archive", {})
-    return line["status"] == 0 and not any(archive.get(name, 1) for name in ("lost", "twice"))
+    is_whole = line["status"] == 0 and not line.get("is_cut_off")
+    return is_whole and not any(archive.get(name, 1) for name in ("lost", "twice"))
 
 
 if __name__ == "__main__":

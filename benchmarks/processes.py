@@ -203,7 +203,7 @@ def _living_s(root: int, processes: list[Process], stats: dict[int, _Stat]) -> f
 def _stat_of(pid: int) -> _Stat | None:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
+        own, waited = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
+    except (OSError, IndexError):  # it ended meanwhile
         return None
-    own, waited = int(fields[11]) + int(fields[12]), int(fields[13]) + int(fields[14])
     return _Stat(own / TICKS, waited / TICKS, int(fields[21]) * PAGE_MB)

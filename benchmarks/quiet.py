@@ -138,6 +138,16 @@ PARTS = {
         240,
     ),
     "contexts": _on_gpu("what contexts cost", "-m benchmarks.contexts", 60, 200),
+    "gpus": _on_gpu(
+        "a search with eight islands on 1, 2, 4 and 8 GPUs, as far as there are",
+        "-m benchmarks.gpus --seconds 75 --out OUT/gpus.jsonl",
+        *(560, 600),
+    ),
+    "gpus-kill": _on_gpu(
+        "kill -9 of an evaluator, islands and a preparer of a search on all GPUs",
+        "-m benchmarks.gpus --kill --seconds 75 --out OUT/gpus_kill.jsonl",
+        *(140, 300),
+    ),
 }
 NODE_FOLDER = Path("/var/tmp/evolve-figures")
 

@@ -54,7 +54,7 @@ def _from_stat(pid: int) -> Process | None:
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
         return Process(pid, int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1]), command[:160])
-    except OSError:  # it ended meanwhile
+    except (OSError, IndexError):  # it ended meanwhile
         return None
 
 
