@@ -36,23 +36,23 @@ class Persistent(Technique[KernelSite]):
     cost = 2.0
 
     def sites(self, program: Program) -> list[KernelSite]:
-        return [
-            KernelSite(name) for name, k in program.kernels.items() if can_loop(program, k) and _same_rank(program, k)
-        ]
+        return [KernelSite(name) for name, kernel in program.kernels.items() if can_stride(program, kernel)]
 
     def rewrite(self, context: Context, site: KernelSite) -> Rewrite | None:
         program, observed, rng = context
         n_programs = n_multiprocessors(observed) * rng.choice(_PER_MULTIPROCESSOR)
-        edits = _edits(program, program.kernels[site.kernel], n_programs)
+        edits = stride_over_grid(program, program.kernels[site.kernel], n_programs)
         return Rewrite(tuple(edits), f"{n_programs} programs stride over the grid of {site.kernel}")
 
 
-def _same_rank(program: Program, kernel: Scope) -> bool:
+def can_stride(program: Program, kernel: Scope) -> bool:
+    """Whether the kernel's programs can be done by fewer, at every launch of it."""
     ranks = {len(grid_components(program, launch) or []) for launch in program.launches_of(kernel)}
-    return len(ranks) == 1
+    return len(ranks) == 1 and can_loop(program, kernel)
 
 
-def _edits(program: Program, kernel: Scope, n_programs: int) -> list[Edit]:
+def stride_over_grid(program: Program, kernel: Scope, n_programs: int) -> list[Edit]:
+    """The edits after which at most `n_programs` programs do the work of the grid, in turn."""
     device = program.alias("triton.language")
     launches = program.launches_of(kernel)
     axes = range(len(grid_components(program, launches[0]) or []))

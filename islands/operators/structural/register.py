@@ -28,6 +28,7 @@ from islands.operators.structural.one_pass import OnePass
 from islands.operators.structural.online_softmax import OnlineSoftmax
 from islands.operators.structural.persistent import Persistent
 from islands.operators.structural.reciprocal import Reciprocal
+from islands.operators.structural.resident_rows import ResidentRows
 from islands.operators.structural.retune import Retune
 from islands.operators.structural.reverse_order import ReverseOrder
 from islands.operators.structural.rows_per_program import RowsPerProgram
@@ -54,6 +55,7 @@ TECHNIQUES: tuple[type[Technique[Any]], ...] = (
     WelfordByCount,
     SingleExponential,
     KeepForWalk,
+    ResidentRows,
     EvictionPolicy,
     LoopPipeline,
     NumStages,
