@@ -99,10 +99,13 @@ def main() -> None:
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--target", default="h100", help="the GPU that is modelled without one")
     parser.add_argument("--only", default="", help="programs whose names begin so")
+    parser.add_argument("--problems", nargs="+", help="programs for these problems alone")
     parser.add_argument("--at-once", type=int, default=1, help="programs judged side by side")
     arguments = parser.parse_args()
     wanted = [*((s, True) for s in specimens("cheats")), *((s, False) for s in specimens("honest"))]
     wanted = [(s, is_cheat) for s, is_cheat in wanted if s.name.startswith(arguments.only)]
+    if arguments.problems:
+        wanted = [(s, is_cheat) for s, is_cheat in wanted if s.problem in arguments.problems]
     start = time.perf_counter()
     found = []
     for one in judged(wanted, DeviceKind(arguments.device), arguments.target, arguments.at_once):
@@ -110,7 +113,7 @@ def main() -> None:
         print(line(one), flush=True)
     print(f"{time.perf_counter() - start:.0f} s")
     status = summarise(found, has_gpu=arguments.device == "cuda")
-    refusals = [] if arguments.only else [*refused_programs(), *refused_kernels()]
+    refusals = [] if arguments.only or arguments.problems else [*refused_programs(), *refused_kernels()]
     print("\n".join(refusals))
     sys.exit(1 if refusals else status)
 

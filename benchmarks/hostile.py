@@ -305,7 +305,8 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     began = time.time()
     mark = f"hostile-{os.getpid()}"
     # the sandbox gives its processes few variables; where to import from is one of them
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path.cwd()), f"/nowhere/{mark}"])
+    paths = [str(Path.cwd()), f"/nowhere/{mark}", os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     jobs = run_jobs(arguments)
     found = [one for job in jobs for one in job.mixed.judged]
     undisturbed = [one for job in jobs for part in (job.alone, job.last) for one in part.judged]

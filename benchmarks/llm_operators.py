@@ -1,6 +1,7 @@
 """What every operator that asks a language model lands, with stored good answers, beside structural operators alone.
 
-    python -m benchmarks.llm_operators --device cuda --jobs 6       # on one GPU
+    python -m benchmarks.llm_operators --device cuda --jobs 3       # on one GPU
+    python -m benchmarks.llm_operators --gpus 0 1 2 3 --jobs 4      # on four
     python -m benchmarks.llm_operators --device cpu [PROBLEM ...]   # on modelled latencies
     python -m benchmarks.llm_operators --table                      # the table of what was measured
 
@@ -24,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from itertools import product
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 from benchmarks.scripted_model import ScriptedModel
@@ -69,12 +71,15 @@ def measure(cases: Sequence[Case], arguments: argparse.Namespace, out: Path) -> 
     answers = StoredAnswers(arguments.counters_within if arguments.device == "cuda" else 0.0)
     walls: dict[tuple[Case, str], float] = {}
     began = time.monotonic()
+    gpus: Queue[dict[str, str]] = Queue()
+    for gpu in arguments.gpus or [""] * arguments.jobs:
+        gpus.put({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
     with ScriptedModel(answers) as model, ThreadPoolExecutor(arguments.jobs) as pool:
         searches = {}
         for n, (arm, case) in enumerate(product((MODEL, STRUCTURAL), cases)):
             command = command_of(case, arm, arguments, out) + (["--model", model.name] if arm == MODEL else [])
             not_before = began + STAGGER_S * (n % arguments.jobs)
-            searches[pool.submit(run, command, folder_of(out, case, arm), not_before)] = case, arm
+            searches[pool.submit(run_on_free_gpu, gpus, command, folder_of(out, case, arm), not_before)] = case, arm
         for done in as_completed(searches):
             case, arm = searches[done]
             end, walls[case, arm] = done.result()
@@ -102,14 +107,25 @@ def folder_of(out: Path, case: Case, arm: str) -> Path:
     return out / "runs" / case.problem / arm
 
 
-def run(command: Sequence[str], folder: Path, not_before: float) -> tuple[str, float]:
+def run_on_free_gpu(
+    gpus: Queue[dict[str, str]], command: Sequence[str], folder: Path, not_before: float
+) -> tuple[str, float]:
+    """As `run`, with the environment of a GPU that no other search has meanwhile."""
+    gpu = gpus.get()
+    try:
+        return run(command, folder, not_before, gpu)
+    finally:
+        gpus.put(gpu)
+
+
+def run(command: Sequence[str], folder: Path, not_before: float, gpu: Mapping[str, str]) -> tuple[str, float]:
     """How a search ended and how many seconds it took. Its output is in run.log of its folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     time.sleep(max(0.0, not_before - time.monotonic()))
     began = time.monotonic()
     with (folder / "run.log").open("w") as file:
-        environment = {**ENVIRONMENT, **os.environ}
+        environment = {**ENVIRONMENT, **os.environ, **gpu}
         process = subprocess.Popen(command, stdout=file, stderr=file, env=environment)
         try:
             end = f"exit {process.wait(DEADLINE_S)}"
@@ -260,6 +276,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--evaluations", type=int, default=24, help="verdicts of each search")
     parser.add_argument("--time", default="90s", help="of each search at most")
     parser.add_argument("--jobs", type=int, default=1, help="searches that share the GPU at a time")
+    parser.add_argument("--gpus", nargs="+", help="indices: the searches take turns on them")
     parser.add_argument("--counters-within", type=float, default=30.0, metavar="S", help="longest wait for counters")
     parser.add_argument("--rng-seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/llm_operators"))
