@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from db.records import DeviceKind, Problem
 from evaluators.evaluator import Evaluator
+from evaluators.late_dynamo import delay_dynamo
 from evaluators.settings import EvaluatorSettings
 from evaluators.zygotes import StartingZygotes
 
@@ -21,6 +22,7 @@ def open_evaluator(problem: Problem, settings: EvaluatorSettings, device: Device
 
         return CudaEvaluator(problem, settings)
     zygotes = StartingZygotes()  # importing what follows takes as long as half of their start
+    delay_dynamo()
     from evaluators.modelled import ModelledEvaluator
 
     return ModelledEvaluator(problem, settings, zygotes)
