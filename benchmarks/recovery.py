@@ -262,7 +262,9 @@ def environment_of(folder: Path, mark: str) -> dict[str, str]:
     return {
         **os.environ,
         # the sandbox gives its processes few variables; where to import from is one of them
-        "PYTHONPATH": os.pathsep.join([str(Path.cwd()), f"/nowhere/{mark}"]),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, [str(Path.cwd()), f"/nowhere/{mark}", os.environ.get("PYTHONPATH")])
+        ),
         "RAY_TMPDIR": str(folder),
         "RAY_OVERRIDE_RESOURCES": json.dumps({"CPU": CORES}),
         "RAY_ADDRESS": "",
