@@ -11,6 +11,7 @@ import ray
 
 from db.records import Candidate, DeviceKind, LatencyKind, Problem, Profile, Verdict
 from evaluators.evaluator import Evaluator, EvaluatorReport, EvaluatorSettings, Prepared
+from evaluators.late_dynamo import delay_dynamo
 from evaluators.opening import open_evaluator
 from evaluators.zygotes import start_compiler
 
@@ -24,12 +25,13 @@ N_RESTARTS = 8
 class PreparerActor:
     """Static gate, compilation and fingerprint on CPU cores. `max_concurrency` says how many candidates at once."""
 
-    def __init__(self, problem: Problem, settings: EvaluatorSettings) -> None:
+    def __init__(self, problem: Problem, settings: EvaluatorSettings, device: DeviceKind) -> None:
         starting = ThreadPoolExecutor(1).submit(start_compiler)
-        # meanwhile: what preparation imports at once, and what fake tensors import when they are first used
-        import torch._dynamo  # noqa: F401
-
+        # meanwhile: what preparation imports at once
         import evaluators.preparer  # noqa: F401
+
+        if device is DeviceKind.CUDA:  # an evaluator that measures leaves it to preparers to ask the reference
+            delay_dynamo()
 
         self._asked = (problem, settings)
         self._zygote = starting.result()
@@ -54,6 +56,8 @@ class PreparerActor:
                     extern_ops=report.baseline.extern_ops,
                     keeps_cache=report.baseline.kind is LatencyKind.MEASURED,
                     zygote=self._zygote,
+                    forwards=report.forwards,
+                    versions=report.versions,
                 )
             return self._preparer
 
@@ -118,10 +122,12 @@ def start_evaluator(problem: Problem, settings: EvaluatorSettings, device: Devic
     return EvaluatorActor.options(**options).remote(problem, settings, device)  # type: ignore[attr-defined]
 
 
-def start_preparer(problem: Problem, settings: EvaluatorSettings, n_at_once: int, cores: float = 1.0) -> Any:
+def start_preparer(
+    problem: Problem, settings: EvaluatorSettings, device: DeviceKind, n_at_once: int, cores: float = 1.0
+) -> Any:
     """Starts a preparer's actor that compiles up to `n_at_once` candidates side by side; Ray keeps `cores` for it.
 
     It warms up while the evaluator of the run measures its baselines.
     """
     options = {"num_cpus": cores, "max_concurrency": n_at_once + 1}
-    return PreparerActor.options(**options).remote(problem, settings)  # type: ignore[attr-defined]
+    return PreparerActor.options(**options).remote(problem, settings, device)  # type: ignore[attr-defined]

@@ -22,6 +22,7 @@ from db.records import (
     Record,
     Verdict,
 )
+from evaluators.forwards import Forward
 from evaluators.report import BaselineReport, BaselineTime, EvaluatorReport
 from evaluators.settings import EvaluatorSettings
 
@@ -72,6 +73,11 @@ class Evaluator(ABC):
     def isolation(self) -> str:
         """How candidates are kept apart here: "namespaces" or "subreaper"."""
 
+    @property
+    def forwards(self) -> tuple[Forward, ...]:
+        """What preparers need to know of the workloads, where this evaluator has found it out."""
+        return ()
+
     def report(self) -> EvaluatorReport:
         """What a run has to know about its evaluator."""
         from evaluators.versions import software_versions
@@ -81,6 +87,7 @@ class Evaluator(ABC):
             baseline=self.baseline,
             versions=software_versions(),
             isolation=self.isolation,
+            forwards=self.forwards,
         )
 
     @abstractmethod

@@ -28,6 +28,7 @@ from db.records import (
 from evaluators.capture.capture import CaptureFailed
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
+from evaluators.forwards import Forward
 from evaluators.gates import correctness, first_program, speed
 from evaluators.gates.first_program import Look
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
@@ -107,6 +108,10 @@ class ModelledEvaluator(Evaluator):
     @property
     def isolation(self) -> str:
         return self._zygote.isolation
+
+    @property
+    def forwards(self) -> tuple[Forward, ...]:
+        return self._preparer.forwards
 
     def prepare(self, candidate: Candidate) -> Prepared:
         return self._preparer.prepare(candidate)

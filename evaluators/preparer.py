@@ -1,14 +1,15 @@
 """Preparation: all that is decided about a candidate before a device is needed.
 
 The host-code policy, then one forward on fake tensors per workload, which compiles every kernel for the target and
-records what is launched. Runs on CPU cores, several candidates at once, each in a sandboxed child of its own.
+records what is launched. Runs on CPU cores, several candidates at once, each in a sandboxed child of its own. Light:
+torch is imported only where nobody has said what an evaluator knows of the workloads.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from db.records import Candidate, Capture, Gate, GateResult, Hardware, Problem, 
 from evaluators.capture.capture import CaptureFailed, capture_with_cache
 from evaluators.cascade import Cascade, Refusal
 from evaluators.evaluator import EvaluatorSettings, Prepared
-from evaluators.forwards import forward_of
+from evaluators.forwards import Forward, forwards_of
 from evaluators.gates.static import check_capture, check_policy
 from evaluators.modeller import Modeller
 from evaluators.problems.sizes import with_sizes
@@ -41,19 +42,24 @@ class Preparer:
         extern_ops: Sequence[str] = (),
         keeps_cache: bool = True,
         zygote: Zygote | None = None,
+        forwards: Sequence[Forward] = (),
+        versions: Mapping[str, str] | None = None,
     ) -> None:
         """
         Args:
             extern_ops: operations of libraries that the compiled baseline calls, which host code may call as well.
             keeps_cache: leave what was compiled in `Prepared.cache_dir`, for an evaluator on this machine.
             zygote: of `start_compiler`, when it was started ahead; closed with the preparer.
+            forwards: as `forwards_of` finds them, which takes torch; empty: found here.
+            versions: of the software that verdicts rest on; None: of what is installed, which takes torch as well.
         """
         self._problem = problem
         self._settings = settings
         self._hardware = hardware
         self._extern_ops = tuple(extern_ops)
         self._keeps_cache = keeps_cache
-        self._forwards = {w.name: forward_of(problem, w, hardware) for w in (problem.full, problem.small)}
+        self.forwards = tuple(forwards) or forwards_of(problem, hardware)
+        self._versions = dict(software_versions() if versions is None else versions)
         self._kept: deque[str] = deque()
         self._zygote = zygote or start_compiler()
         self._interpreter = start_interpreter() if settings.pre_rank else None
@@ -82,8 +88,8 @@ class Preparer:
             CaptureFailed: fake tensors cannot run it.
         """
         full = self._problem.full
-        source, forward = with_sizes(self._problem.source, full.sizes), self._forwards[full.name]
-        payload = {"source": source, "entry_point": "Model", "cache_from": "", **forward}
+        source = with_sizes(self._problem.source, full.sizes)
+        payload = {"source": source, "entry_point": "Model", "cache_from": "", **self.forwards[0]}
         deadline_s = self._settings.prepare_deadline_s
         return capture_with_cache(self._zygote, payload, deadline_s=deadline_s, keep_workspace=False)[0]
 
@@ -94,7 +100,7 @@ class Preparer:
 
     def _captured(self, prepared: Prepared) -> Prepared:
         captures, cache = [], ""
-        for forward in self._forwards.values():
+        for forward in self.forwards:
             capture, cache = self._capture(prepared.candidate, forward, cache)
             captures.append(capture)
         for capture in captures:
@@ -141,7 +147,7 @@ class Preparer:
 
     def _refused(self, prepared: Prepared, refusal: Refusal, start: float) -> Verdict:
         timed = prepared.model_copy(update={"seconds": {"prepare": time.perf_counter() - start}})
-        return Cascade(timed, self._hardware, software_versions(), self._settings.precision).failed(refusal)
+        return Cascade(timed, self._hardware, self._versions, self._settings.precision).failed(refusal)
 
 
 def _resources(captures: list[Capture]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -43,3 +43,4 @@ class EvaluatorReport(Record):
     baseline: BaselineReport
     versions: dict[str, str]
     isolation: str
+    forwards: tuple[dict[str, Any], ...] = ()  # as `forwards_of` has them: whoever prepares needs no torch then

@@ -134,7 +134,7 @@ class Crew:
         return [self._start_preparer() for _ in range(self._n_preparers())]
 
     def _start_preparer(self) -> Any:
-        return start_preparer(self._problem, self._judging, CORES_PER_PREPARER, self._cores_each())
+        return start_preparer(self._problem, self._judging, self._device, CORES_PER_PREPARER, self._cores_each())
 
     def _start_archive(self) -> RemoteArchive:
         """The archive's file is on the machine of the driver."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,3 +93,37 @@ def test_where_candidates_are_ranked_before_they_are_judged_the_model_is_asked(p
 
 def test_the_model_is_not_asked_otherwise(preparer: Preparer, problem: Problem) -> None:
     assert preparer.prepare(candidate_of(problem, problem.seeds[0])).modelled_us is None
+
+
+WITHOUT_TORCH = """
+import json, sys
+sys.modules["torch"] = sys.modules["triton"] = None
+from db.records import Candidate, Problem
+from evaluators.evaluator import EvaluatorSettings
+from evaluators.hardware import load_hardware
+from evaluators.preparer import Preparer
+
+told = json.load(sys.stdin)
+told["problem"] = Problem.model_validate(told["problem"])
+candidates = [Candidate.model_validate(one) for one in told.pop("candidates")]
+preparer = Preparer(settings=EvaluatorSettings(), hardware=load_hardware("h200"), keeps_cache=False, **told)
+prepared = [preparer.prepare(candidate) for candidate in candidates]
+preparer.close()
+print(json.dumps([prepared[0].fingerprint, prepared[1].verdict.reason, prepared[1].verdict.versions]))
+"""
+
+
+def test_what_an_evaluator_knows_of_the_workloads_spares_a_preparer_torch(preparer: Preparer, problem: Problem) -> None:
+    sources = problem.seeds[0], problem.seeds[0].replace("return out", "return torch.softmax(x, 1)")
+    told = {
+        "problem": problem.model_dump(mode="json"),
+        "candidates": [candidate_of(problem, source).model_dump(mode="json") for source in sources],
+        "forwards": preparer.forwards,
+        "versions": {"torch": "as the evaluator says"},
+    }
+    command = [sys.executable, "-c", WITHOUT_TORCH]
+    done = subprocess.run(command, input=json.dumps(told), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    fingerprint, reason, versions = json.loads(done.stdout)
+    assert fingerprint == preparer.prepare(candidate_of(problem, sources[0])).fingerprint
+    assert "torch.softmax" in reason and versions == told["versions"]
