@@ -20,9 +20,9 @@ from islands.operators.structural.row_loops import row_loops
 from islands.operators.structural.setting import fits_shared
 from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
 
-_PER_MULTIPROCESSOR = (1, 1, 2)
+_PER_MULTIPROCESSOR = (1, 2)
 _WARPS = (16, 32, 32)
-_ELEMENTS_PER_THREAD = (4, 8, 16)
+_ELEMENTS_PER_THREAD = (8, 16, 16, 32)
 
 
 class RowsSite(NamedTuple):
