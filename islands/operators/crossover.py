@@ -43,7 +43,7 @@ class Crossover:
         one, other = (analyse(p.source) for p in parents[:2])
         if one is None or other is None or one is other:
             return None
-        differences = _differences(one, other)
+        differences = one.derived(("differences", other.source), lambda: _differences(one, other))
         second = other.derived("canonical", lambda: canonical_source(other.source))
         for _ in range(MAX_ATTEMPTS if differences else 0):
             taken = [d for d in differences if rng.random() < 0.5]
@@ -87,9 +87,13 @@ def _kernels(one: Program, other: Program) -> list[Difference]:
 
 def _text_of(program: Program, kernel: Scope) -> tuple[int, int, str]:
     """Where a kernel stands, decorators included, and its text."""
-    start = above_kernel(program, kernel, "").start
-    end = last_character(program, cast(cst.FunctionDef, kernel.node))
-    return start, end, program.source[start:end]
+
+    def compute() -> tuple[int, int, str]:
+        start = above_kernel(program, kernel, "").start
+        end = last_character(program, cast(cst.FunctionDef, kernel.node))
+        return start, end, program.source[start:end]
+
+    return program.derived(("text", id(kernel)), compute)
 
 
 def _globals_known(program: Program, kernel: Scope) -> bool:

@@ -54,11 +54,11 @@ class MapElites(Strategy):
         self._litter = 0
 
     def draw(self, stock: Stock, rng: random.Random) -> Draw | None:
-        open_elites = self._open_elites(stock) or self._reopen(stock)
-        if not open_elites:
-            return None
-        parent = next((elite for elite in open_elites if self._litter and elite.program_id == self._parent_id), None)
+        parent = self._last_parent(stock)
         if parent is None:
+            open_elites = self._open_elites(stock) or self._reopen(stock)
+            if not open_elites:
+                return None
             parent = self._selector(rng).select(open_elites, rng)
             self._parent_id, self._litter = parent.program_id, LITTER
         self._litter -= 1
@@ -106,6 +106,13 @@ class MapElites(Strategy):
 
     def _choose(self, parent: Occupant, arms: Sequence[str], rng: random.Random) -> str:
         return self._adviser.choose(parent, arms, rng)
+
+    def _last_parent(self, stock: Stock) -> Occupant | None:
+        """The parent of the last draw, where it has draws left and anything new."""
+        if not self._litter:
+            return None
+        parent = next((elite for elite in stock.elites if elite.program_id == self._parent_id), None)
+        return parent if parent is not None and self._openings.has_any(parent, stock.elites) else None
 
     def _open_elites(self, stock: Stock) -> list[Occupant]:
         return [elite for elite in stock.elites if self._openings.has_any(elite, stock.elites)]

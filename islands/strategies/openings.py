@@ -23,14 +23,14 @@ class Openings:
     def __init__(self, operators: Sequence[Operator]) -> None:
         self._alone = [operator.name for operator in operators if operator.n_parents == 1]
         self._crossing = [(operator.name, operator.n_parents) for operator in operators if operator.n_parents > 1]
-        self._strikes: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._strikes: dict[tuple[str, tuple[str, ...]], int] = {}
         self._n_closed: Counter[str] = Counter()  # operators of one parent, by parent
 
     def strike(self, arm: str, parents: tuple[str, ...], n: int = 1) -> None:
         """`n` draws of this operator on these parents came to nothing."""
-        was_open = self._strikes[arm, parents] < STRIKES
-        self._strikes[arm, parents] += n
-        if was_open and self._strikes[arm, parents] >= STRIKES and len(parents) == 1:
+        before = self._strikes.get((arm, parents), 0)
+        self._strikes[arm, parents] = before + n
+        if before < STRIKES <= before + n and len(parents) == 1:
             self._n_closed[parents[0]] += 1
 
     def reopen(self, arm: str, parents: tuple[str, ...]) -> None:
@@ -40,14 +40,16 @@ class Openings:
 
     def has_any(self, parent: Occupant, mates: Sequence[Occupant]) -> bool:
         """Whether `of` would find any."""
-        if self._n_closed[parent.program_id] < len(self._alone):
+        if self._n_closed.get(parent.program_id, 0) < len(self._alone):
             return True
         return any(self._groups(parent, mates, arm, n_parents) for arm, n_parents in self._crossing)
 
     def of(self, parent: Occupant, mates: Sequence[Occupant]) -> dict[str, list[Group]]:
         """By operator, the groups that `parent` leads and that are open. `mates`, fastest first, may include it."""
+        alone: list[Group] = [(parent,)]
+        own = program_ids(alone[0])
         found: dict[str, list[Group]] = {
-            arm: [(parent,)] for arm in self._alone if self._strikes[arm, (parent.program_id,)] < STRIKES
+            arm: alone for arm in self._alone if self._strikes.get((arm, own), 0) < STRIKES
         }
         for arm, n_parents in self._crossing:
             if groups := self._groups(parent, mates, arm, n_parents):
@@ -58,8 +60,8 @@ class Openings:
         others = [mate for mate in mates[: MAX_MATES + 1] if mate.program_id != parent.program_id]
         n_mates = n_parents - 1
         groups = [(parent, *others[k : k + n_mates]) for k in range(len(others) - n_mates + 1)]
-        return [group for group in groups if self._strikes[arm, program_ids(group)] < STRIKES]
+        return [group for group in groups if self._strikes.get((arm, program_ids(group)), 0) < STRIKES]
 
 
 def program_ids(group: Group) -> tuple[str, ...]:
-    return tuple(member.program_id for member in group)
+    return tuple([member.program_id for member in group])

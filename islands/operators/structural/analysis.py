@@ -83,6 +83,7 @@ class Program:
         self.module = cst.Module(body=[statement for _, part in parts for statement in part.statements])
         self._line_starts = [0, *(m.end() for m in _NEWLINE.finditer(source))]
         self._derived: dict[Any, Any] = {}
+        self._device_calls: dict[int, str] = {}  # by id of the call
         self._spans: dict[int, tuple[int, int]] = {}  # by id of the node, from the start of its part
         self._starts: dict[int, int] = {}  # of the part of a node, likewise
         self._spans[id(self.module)], self._starts[id(self.module)] = (0, len(source)), 0
@@ -139,8 +140,12 @@ class Program:
 
     def device_call(self, call: cst.Call) -> str:
         """The name of a function of `triton.language` that a call calls ("load"), or the empty string."""
-        name = self.qualified(call.func)
-        return name.removeprefix("triton.language.") if name.startswith("triton.language.") else ""
+        known = self._device_calls.get(id(call))
+        if known is None:
+            name = self.qualified(call.func)
+            known = name.removeprefix("triton.language.") if name.startswith("triton.language.") else ""
+            self._device_calls[id(call)] = known
+        return known
 
     def device_calls(self, scope: Scope, *names: str) -> list[cst.Call]:
         """The calls of these functions of `triton.language` in a kernel, in order of the text."""

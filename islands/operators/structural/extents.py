@@ -43,7 +43,16 @@ def shared_bytes(program: Program, kernel: Scope, tiles: Mapping[str, int], stag
         stages: by index of the loop among the kernel's loops.
     """
     shapes = [tiles[name] for name, use in tile_uses(program, kernel).items() if use.is_shape and name in tiles]
-    loads = [a.call for a in accesses_of(program, kernel) if a.is_load]
-    counts = [sum(loop.node in program.ancestors(load) for load in loads) for loop in loops_of(program, kernel)]
+    counts = _loads_in_loops(program, kernel)
     needed = [counts[i] * max(n - 1, 0) for i, n in stages.items() if i < len(counts)]
     return max(needed, default=0) * math.prod(shapes) * _ELEMENT_BYTES
+
+
+def _loads_in_loops(program: Program, kernel: Scope) -> list[int]:
+    """How many loads each loop of a kernel has."""
+
+    def compute() -> list[int]:
+        loads = [a.call for a in accesses_of(program, kernel) if a.is_load]
+        return [sum(loop.node in program.ancestors(load) for load in loads) for loop in loops_of(program, kernel)]
+
+    return program.derived(("loads in loops", id(kernel)), compute)

@@ -84,7 +84,7 @@ def replace_program_ids(program: Program, kernel: Scope, texts: dict[int, str]) 
 def fresh_name(program: Program, wanted: str) -> str:
     """A name that the source does not use yet."""
     name, n = wanted, 1
-    while re.search(rf"\b{re.escape(name)}\b", program.source):
+    while name in program.source and re.search(rf"\b{re.escape(name)}\b", program.source):
         n += 1
         name = f"{wanted}_{n}"
     return name

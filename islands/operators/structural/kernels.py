@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import libcst as cst
 
-from islands.operators.structural.analysis import Program, Scope, descendants, names_in
+from islands.operators.structural.analysis import Program, Scope, names_in
 from islands.operators.structural.names import Binding, bindings, names_computed_from
 
 _SHAPED = frozenset(
@@ -62,19 +62,27 @@ def axis_of(call: cst.Call) -> int | None:
 
 def program_names(program: Program, kernel: Scope) -> set[str]:
     """The names whose value depends on the program id."""
-    ids = {id(c) for c in program_id_calls(program, kernel)}
+    reading = _reading_program_id(program, kernel)
 
     def reads_program_id(binding: Binding) -> bool:
-        return any(id(n) in ids for n in descendants(binding.statement) if isinstance(n, cst.Call)) and not isinstance(
-            binding.statement, cst.For
-        )
+        return id(binding.statement) in reading and not isinstance(binding.statement, cst.For)
 
     def compute() -> set[str]:
         direct = names_computed_from(program, kernel, reads_program_id)
-        loops = {loop.target for loop in loops_of(program, kernel) if _touches(loop.call, ids, direct)}
+        loops = {loop.target for loop in loops_of(program, kernel) if _touches(loop.call, reading, direct)}
         return direct | names_computed_from(program, kernel, lambda b: bool(b.sources & loops)) | loops
 
     return program.derived(("program_names", id(kernel)), compute)
+
+
+def _reading_program_id(program: Program, kernel: Scope) -> set[int]:
+    """The ids of the nodes of a program that hold a `tl.program_id` of this kernel."""
+
+    def compute() -> set[int]:
+        calls = program_id_calls(program, kernel)
+        return {id(node) for call in calls for node in (call, *program.ancestors(call))}
+
+    return program.derived(("reading program_id", id(kernel)), compute)
 
 
 def loops_of(program: Program, kernel: Scope) -> list[Loop]:
@@ -124,8 +132,8 @@ def _loop(program: Program, node: cst.For) -> Loop | None:
     return Loop(node, call, kind, node.target.value, start, plain[min(1, len(plain) - 1)], (plain + [None] * 3)[2])
 
 
-def _touches(node: cst.CSTNode, ids: set[int], names: set[str]) -> bool:
-    return bool(names_in(node) & names) or any(id(n) in ids for n in descendants(node))
+def _touches(node: cst.CSTNode, reading: set[int], names: set[str]) -> bool:
+    return id(node) in reading or not names.isdisjoint(names_in(node))
 
 
 def _tile_use(program: Program, kernel: Scope, name: str) -> TileUse:
@@ -171,12 +179,12 @@ def _times_program(program: Program, kernel: Scope, name: str) -> bool:
     if program.device_calls(kernel, "num_programs"):
         return False  # the kernel strides over the grid, whatever its size
     names = program_names(program, kernel)
-    ids = {id(c) for c in program_id_calls(program, kernel)}
+    reading = _reading_program_id(program, kernel)
     for product in kernel.all(cst.BinaryOperation):
         if not isinstance(product.operator, cst.Multiply):
             continue
         for one, other in ((product.left, product.right), (product.right, product.left)):
-            if name in names_in(one) and _touches(other, ids, names):
+            if name in names_in(one) and _touches(other, reading, names):
                 return True
     return False
 

@@ -69,6 +69,11 @@ def knobs_of(program: Program) -> list[Knob]:
     return program.derived("knobs", lambda: _distinct([*launch_knobs(program), *constant_knobs(program)]))
 
 
+def kernel_knobs(program: Program, kernel: str) -> list[Knob]:
+    """Those of `knobs_of` that belong to a kernel."""
+    return program.derived(("knobs", kernel), lambda: [k for k in knobs_of(program) if k.kernel == kernel])
+
+
 def hint_knobs(program: Program) -> list[Knob]:
     """The options of loops, loads, stores and products: what the crossover takes beside `knobs_of`."""
     return program.derived("hints", lambda: [k for name in program.kernels for k in _hints(program, name)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from functools import cache, lru_cache
 from typing import NamedTuple
@@ -113,14 +113,22 @@ def _fields(kind: type[cst.CSTNode]) -> tuple[str, ...]:
     return tuple(n for n in names if not _LAYOUT_FIELD.fullmatch(n))
 
 
-def children(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+@cache
+def _is_node(kind: type) -> bool:
+    """Asked of types: `isinstance` of a node is slow, because their class is abstract."""
+    return issubclass(kind, cst.CSTNode)
+
+
+def children(node: cst.CSTNode) -> list[cst.CSTNode]:
     """The nodes directly in a node, without white space and punctuation."""
+    found: list[cst.CSTNode] = []
     for name in _fields(type(node)):
         value = getattr(node, name)
-        if isinstance(value, cst.CSTNode):
-            yield value
-        elif isinstance(value, list | tuple):
-            yield from (item for item in value if isinstance(item, cst.CSTNode))
+        if isinstance(value, list | tuple):
+            found += [item for item in value if _is_node(item.__class__)]
+        elif _is_node(value.__class__):
+            found.append(value)
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------------ positions

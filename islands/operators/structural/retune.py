@@ -7,7 +7,7 @@ import random
 
 from islands.operators.structural.analysis import Program
 from islands.operators.structural.choices import current_value, draw_value, matching_warps
-from islands.operators.structural.knobs import Knob, KnobKind, TileShape, hint_knobs, knobs_of
+from islands.operators.structural.knobs import Knob, KnobKind, TileShape, hint_knobs, kernel_knobs, knobs_of
 from islands.operators.structural.num_stages import pipelines_by_itself
 from islands.operators.structural.row_loops import row_loops
 from islands.operators.structural.setting import fits, fits_shared, set_knob, tiles_of
@@ -46,12 +46,17 @@ class Retune(Technique[str]):
 
 def _knobs(program: Program, kernel: str) -> list[Knob]:
     """What interacts in a kernel: warps, tiles, the stages of the launch or of each loop, constants of the host."""
-    knobs = [k for k in knobs_of(program) if k.kernel == kernel and k.kind in (KnobKind.WARPS, KnobKind.TILE)]
-    if pipelines_by_itself(program, kernel):
-        knobs += [k for k in knobs_of(program) if k.kernel == kernel and k.kind is KnobKind.STAGES]
-    else:
-        knobs += [k for k in hint_knobs(program) if k.kernel == kernel and k.parameter == "num_stages"]
-    return knobs + [k for k in knobs_of(program) if k.kind is KnobKind.CONSTANT]
+
+    def compute() -> list[Knob]:
+        own = kernel_knobs(program, kernel)
+        knobs = [k for k in own if k.kind in (KnobKind.WARPS, KnobKind.TILE)]
+        if pipelines_by_itself(program, kernel):
+            knobs += [k for k in own if k.kind is KnobKind.STAGES]
+        else:
+            knobs += [k for k in hint_knobs(program) if k.kernel == kernel and k.parameter == "num_stages"]
+        return knobs + [k for k in knobs_of(program) if k.kind is KnobKind.CONSTANT]
+
+    return program.derived(("interacting", kernel), compute)
 
 
 def _suits(context: Context, kernel: str, values: list[tuple[Knob, int]]) -> bool:
@@ -60,7 +65,8 @@ def _suits(context: Context, kernel: str, values: list[tuple[Knob, int]]) -> boo
     changed = {k.parameter: v for k, v in values if k.kind in (KnobKind.WARPS, KnobKind.TILE)}
     stages = {int(k.key.split("/loop")[-1].partition("/")[0]): v for k, v in values if k.kind is KnobKind.LOOP}
     is_in_memory = fits_shared(program, observed, kernel, changed, stages)
-    return is_in_memory and all(fits(program, observed, knob, changed) for knob, _ in values if knob.kernel == kernel)
+    by_shape = {knob.shape: knob for knob, _ in values if knob.kernel == kernel}  # what else a knob is does not matter
+    return is_in_memory and all(fits(program, observed, knob, changed) for knob in by_shape.values())
 
 
 def _draw(context: Context, kernel: str, knobs: list[Knob]) -> list[tuple[Knob, int]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from islands.operators.structural.analysis import Program
+from islands.operators.structural.analysis import Program, Scope
 from islands.operators.structural.choices import current_value, draw_value
 from islands.operators.structural.extents import SHARED_BYTES, longest_tile, shared_bytes
 from islands.operators.structural.kernels import loops_of, tile_uses
-from islands.operators.structural.knobs import Knob, KnobKind, TileShape, knobs_of, loop_option
+from islands.operators.structural.knobs import Knob, KnobKind, TileShape, kernel_knobs, knobs_of, loop_option
 from islands.operators.structural.row_loops import row_loops
 from islands.operators.structural.technique import Context, Observed, Rewrite, Technique
 
@@ -68,16 +68,24 @@ def fits_shared(
     kernel = program.kernels.get(kernel_name)
     if kernel is None or program.device_calls(kernel, "dot", "dot_scaled"):
         return True
-    now = {i: loop_option(program, loop, "num_stages").text or "" for i, loop in enumerate(loops_of(program, kernel))}
-    all_stages = {**{i: int(text) for i, text in now.items() if text.isdigit()}, **stages}
     tiles = tiles_of(program, observed, kernel_name, changed)
-    return shared_bytes(program, kernel, tiles, all_stages) <= SHARED_BYTES
+    return shared_bytes(program, kernel, tiles, {**_stages_of(program, kernel), **stages}) <= SHARED_BYTES
+
+
+def _stages_of(program: Program, kernel: Scope) -> dict[int, int]:
+    """The stages of loops, by index, where they are written."""
+
+    def compute() -> dict[int, int]:
+        texts = [loop_option(program, loop, "num_stages").text or "" for loop in loops_of(program, kernel)]
+        return {i: int(text) for i, text in enumerate(texts) if text.isdigit()}
+
+    return program.derived(("stages", id(kernel)), compute)
 
 
 def tiles_of(program: Program, observed: Observed, kernel_name: str, changed: Mapping[str, int]) -> dict[str, int]:
     """The extents of a kernel's tiles, those that are known, after a change."""
     kernel = program.kernels[kernel_name]
-    known = {k.parameter: current_value(k, observed) for k in knobs_of(program) if k.kernel == kernel_name}
+    known = {k.parameter: current_value(k, observed) for k in kernel_knobs(program, kernel_name)}
     shapes = [name for name, use in tile_uses(program, kernel).items() if use.is_shape]
     values = {n: changed.get(n) or known.get(n) or observed.value(kernel_name, n) for n in shapes}
     return {name: value for name, value in values.items() if value is not None}
@@ -91,7 +99,7 @@ def fits_threads(program: Program, observed: Observed, knob: Knob, changed: Mapp
     kernel = program.kernels.get(knob.kernel)
     if kernel is None:
         return True
-    known = {k.parameter: current_value(k, observed) for k in knobs_of(program) if k.kernel == knob.kernel}
+    known = {k.parameter: current_value(k, observed) for k in kernel_knobs(program, knob.kernel)}
     shapes = [name for name, use in tile_uses(program, kernel).items() if use.is_shape]
     sizes = sorted(tiles_of(program, observed, kernel.name, changed).values())
     warps = changed.get("num_warps") or known.get("num_warps") or observed.value(kernel.name, "num_warps")

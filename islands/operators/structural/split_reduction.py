@@ -42,4 +42,5 @@ def rewrite_in_shares(context: Context, site: ShareSite, most_per_multiprocessor
         return None
     n_shares = rng.choice(fitting)
     line = program.line_of(program.span(site.loop.node).start)
-    return Rewrite(share_edits(program, site, n_shares), f"loop in line {line} of {site.kernel} in {n_shares} shares")
+    edits = program.derived(("in shares", id(site.loop.node), n_shares), lambda: share_edits(program, site, n_shares))
+    return Rewrite(edits, f"loop in line {line} of {site.kernel} in {n_shares} shares")

@@ -111,7 +111,7 @@ class Technique(ABC, Generic[S]):
 def _may_run(context: Context, kernel: str) -> bool:
     """Whether a kernel of this source is launched, as far as host code and the judge show."""
     program = context.program
-    known = {launch.kernel_name for launch in program.launches}
+    known = program.derived("launched", lambda: {launch.kernel_name for launch in program.launches})
     return not kernel or program.runs(kernel, lambda name: name in known and context.observed.was_launched(name))
 
 
