@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import duckdb
 
 from db.bests import CellBests
+from db.checkpoints import Checkpoints
 from db.connection import connect, disown, is_file_fault, translated
 from db.errors import ArchiveError, QueryError
 from db.export import export
@@ -70,6 +71,7 @@ class ProgramArchive(ArchiveReader):
         self._lock = threading.RLock()  # the connection itself belongs to the writer; each reader has a cursor
         self._seq = 0 if read_only else self._last_seq()
         self._bests = CellBests()
+        self._checkpoints = Checkpoints(path, connection)
 
     @classmethod
     def open(cls, path: Path | str, *, read_only: bool = False, wait_s: float = 0.0) -> ProgramArchive:
@@ -216,7 +218,7 @@ class ProgramArchive(ArchiveReader):
         """
         try:
             with self._lock, translated(self.path):
-                self._connection.execute("CHECKPOINT")
+                self._checkpoints.run()
         except duckdb.Error as error:
             hint = "the log keeps everything meanwhile"
             raise ArchiveError(f"the log of {self.path} stays as it is: {str(error).splitlines()[0]}", hint) from error
@@ -225,6 +227,7 @@ class ProgramArchive(ArchiveReader):
         """Closes the file. What was written is in the file itself afterwards, and another process may open it."""
         with self._lock:
             try:
+                self._checkpoints.finish()
                 with translated(self.path):
                     self._connection.close()
             finally:
@@ -282,7 +285,7 @@ class ProgramArchive(ArchiveReader):
         """One transaction, one writer at a time."""
         if self.read_only:
             raise ArchiveError(f"{self.path} was opened for reading only", "open it without read_only")
-        with self._lock, translated(self.path):
+        with self._lock, self._checkpoints.held_off(), translated(self.path):
             self._connection.execute("BEGIN")
             try:
                 yield self._connection
@@ -302,6 +305,7 @@ class ProgramArchive(ArchiveReader):
             looks = [(e, self._seq + n) for n, e in enumerate(evaluations, start=1) if _is_second_look(e)]
             self._change(connection, [(_SUPERSEDE, _superseded(*look)) for look in looks])
         self._seq += len(rows)
+        self._checkpoints.consider()
 
     def _change(self, connection: duckdb.DuckDBPyConnection, updates: Sequence[tuple[str, list[Any]]]) -> None:
         """Updates that answer with the rows that they changed."""

@@ -21,6 +21,7 @@ _COLUMNS = (
 )  # fmt: skip
 _TYPES = [COLUMNS[name] for name in _COLUMNS]
 _AT = [list(COLUMNS).index(name) for name in _COLUMNS]
+_RANK_AT = list(COLUMNS).index("rank_us")
 _LISTED = ", ".join(_COLUMNS)
 _INSERT = f"INSERT INTO cell_bests ({_LISTED}) SELECT {', '.join(f'unnest(?::{kind}[])' for kind in _TYPES)}"
 _KNOWN = "SELECT run_id, island, grid, cell, min(rank_us) FROM cell_bests WHERE run_id = ? GROUP BY ALL"
@@ -60,10 +61,10 @@ class CellBests:
         """Takes in rows of `db.rows.row_of` that are inserted in this transaction."""
         better = []
         for row in rows:
+            if row[_RANK_AT] is None:
+                continue
             values = [row[at] for at in _AT]
             _, run_id, island, *_, grid, cell, rank_us, _ = values
-            if rank_us is None:
-                continue
             place, known = Place(run_id, island, grid, cell), self._known(connection, run_id)
             if rank_us < known.get(place, math.inf):
                 known[place] = rank_us

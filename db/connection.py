@@ -12,10 +12,11 @@ from pathlib import Path
 
 import duckdb
 
+from db.checkpoints import N_MERGES
 from db.errors import ArchiveBusyError, ArchiveError
 from db.migrations import check_version, load_steps, migrate
 
-# a checkpoint stalls every reader and writer for seconds; the owner takes them when it is idle and when it closes
+# DuckDB's own checkpoint, in the middle of a commit, is the last resort: see `db.checkpoints`
 CHECKPOINT_THRESHOLD = "1GB"
 POLL_S = 0.1
 
@@ -117,6 +118,7 @@ def _connect_once(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
 def _open_file(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     config = {
         "checkpoint_threshold": CHECKPOINT_THRESHOLD,
+        "max_vacuum_tasks": str(N_MERGES),
         "autoinstall_known_extensions": "false",  # never reach for the network
         # an owner's questions are small, and its cores belong to the search
         "threads": str(min(4, os.cpu_count() or 1)) if read_only else "1",

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
+from pydantic import ConfigDict, TypeAdapter
+
 from db.hashing import content_hash
 from db.measures import TIERS, MeasureSpace, Tier
-from db.records import Evaluation, Verdict
+from db.records import Capture, Evaluation, Lineage, Verdict
 
 # what an insert writes, in the order of `row_of`
 COLUMNS: dict[str, str] = {
@@ -66,12 +68,19 @@ _N_PLACE_COLUMNS = list(COLUMNS).index("rank_us") - list(COLUMNS).index("latency
 _TIE_PER_BYTE = 1e-12  # a 4 KiB source counts as 4e-9 slower: far below what can be measured, enough to break a tie
 _SPACE = MeasureSpace()
 
+# what writes JSON, without a check of arguments that takes a quarter of the time
+_LINEAGES = TypeAdapter(Lineage).serializer
+_VERDICTS = TypeAdapter(Verdict).serializer
+_CAPTURES = TypeAdapter(tuple[Capture, ...], config=ConfigDict(ser_json_inf_nan="strings")).serializer
+_ELSEWHERE = {"captures"}
+
 
 def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
     """The values of `COLUMNS`. `seq` counts the rows of an archive."""
     candidate, verdict = evaluation.candidate, evaluation.verdict
     lineage, profile = candidate.lineage, verdict.profile
-    n_bytes = len(candidate.source.encode())
+    n_bytes = _n_bytes_of(candidate.source)
+    refusal = next((gate for gate in verdict.gates if not gate.passed), None)
     return (
         seq,
         verdict.candidate_id,
@@ -83,8 +92,8 @@ def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
         verdict.hardware_id,
         verdict.precision,
         verdict.outcome,
-        next((g.gate for g in verdict.gates if not g.passed), None),
-        verdict.reason,
+        refusal.gate if refusal else None,
+        refusal.reason if refusal else "",
         verdict.replaces_baseline,
         verdict.error_ratio,
         profile.compute_sol_pct if profile else None,
@@ -100,9 +109,9 @@ def row_of(evaluation: Evaluation, seq: int) -> tuple[Any, ...]:
         list(lineage.parents),
         n_bytes,
         evaluation.created_at,
-        lineage.model_dump_json(),
-        verdict.model_dump_json(exclude={"captures"}),
-        f"[{','.join(capture.model_dump_json() for capture in verdict.captures)}]",
+        _LINEAGES.to_json(lineage).decode(),
+        _verdict_json(verdict),
+        _CAPTURES.to_json(verdict.captures).decode(),
         candidate.source,
         *_place_of(verdict, n_bytes),
     )
@@ -119,8 +128,16 @@ def reprofiled(verdict: Verdict) -> tuple[Any, ...]:
         verdict.bottleneck.state.key if verdict.bottleneck else None,
         verdict.tier,
         _cell_of(verdict.tier, latency_bin),
-        verdict.model_dump_json(exclude={"captures"}),
+        _verdict_json(verdict),
     )
+
+
+def _n_bytes_of(source: str) -> int:
+    return len(source) if source.isascii() else len(source.encode())
+
+
+def _verdict_json(verdict: Verdict) -> str:
+    return _VERDICTS.to_json(verdict, exclude=_ELSEWHERE).decode()
 
 
 def _cell_of(tier: Tier, latency_bin: int) -> int:

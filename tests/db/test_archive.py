@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from archive_records import evaluation, problem, program_of, run
+from archive_records import capture, evaluation, problem, program_of, run
 
 from db.archive import ProgramArchive
 from db.errors import ArchiveError, NotFoundError
@@ -84,6 +85,17 @@ def test_rows_are_as_wide_as_the_table(archive: ProgramArchive) -> None:
         assert len(row_of(e, 1)) == len(COLUMNS)
     in_table = {row[0] for row in archive.query("DESCRIBE evaluations").rows}
     assert in_table == set(COLUMNS) | {"created_at"}
+
+
+def test_a_row_holds_records_as_they_write_themselves() -> None:
+    one = evaluation(1, parents=("p",))
+    launch = capture().launches[0].model_copy(update={"constexprs": {"LIMIT": -math.inf}, "occupancy": math.inf})
+    captures = (capture(), capture().model_copy(update={"launches": (launch,)}))
+    verdict = one.verdict.model_copy(update={"captures": captures, "seconds": {"prepare": math.inf}})
+    row = dict(zip(COLUMNS, row_of(one.model_copy(update={"verdict": verdict}), 1), strict=True))
+    assert row["lineage"] == one.candidate.lineage.model_dump_json()
+    assert row["verdict"] == verdict.model_dump_json(exclude={"captures"})
+    assert row["captures"] == f"[{','.join(each.model_dump_json() for each in captures)}]"
 
 
 def test_cells_are_numbered_without_overlap() -> None:

@@ -252,11 +252,13 @@ FULL_DISK = """
 import os, resource, sys
 sys.path.insert(0, sys.argv[2])
 from archive_records import evaluation, run
+from db import checkpoints
 from db.archive import ProgramArchive
 from db.errors import ArchiveError
 
+checkpoints.LOG_BYTES = int(sys.argv[4])
 archive = ProgramArchive.open(sys.argv[1])
-resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, resource.RLIM_INFINITY))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), resource.RLIM_INFINITY))
 for n in range(1000):
     try:
         archive.insert([evaluation(n, source=f"def kernel_function(x): '{os.urandom(20000).hex()}'")])
@@ -272,9 +274,10 @@ os._exit(0)
 """
 
 
-def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("n_bytes", "n_log_bytes"), [(600_000, 1 << 26), (3_000_000, 100_000)])
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path, n_bytes: int, n_log_bytes: int) -> None:
     path = tmp_path / "a.duckdb"
-    command = [sys.executable, "-c", FULL_DISK, str(path), str(FOLDER)]
+    command = [sys.executable, "-c", FULL_DISK, str(path), str(FOLDER), str(n_bytes), str(n_log_bytes)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     lines = done.stdout.splitlines()
     refused = next((line for line in lines if line.startswith("refused:")), done.stderr)

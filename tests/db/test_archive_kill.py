@@ -18,8 +18,10 @@ WRITER = """
 import sys
 sys.path.insert(0, sys.argv[2])
 from archive_records import evaluation
+from db import checkpoints
 from db.archive import ProgramArchive
 
+checkpoints.LOG_BYTES = 20_000  # some begin on their own beside those that are asked for
 archive = ProgramArchive.open(sys.argv[1], wait_s=30)
 n = int(sys.argv[3])
 while True:
