@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-ZYGOTE = "evaluators.sandbox.server"
+ZYGOTE, NURSERY = "evaluators.sandbox.server", "evaluators.sandbox.nursery"
 # two of Ray's own agents end by themselves about a minute after their raylet
 RAY_AGENTS = ("DashboardAgent", "RuntimeEnvAgent")
 
@@ -72,9 +72,11 @@ def _actor(name: str) -> Callable[[Sequence[Process]], list[Process]]:
 
 
 def _zygotes(all_of_them: Sequence[Process]) -> list[Process]:
-    """Those that were started by an actor; what they fork has the same command line."""
-    servers = {one.pid: one for one in all_of_them if ZYGOTE in one.command}
-    return [one for one in servers.values() if one.parent not in servers]
+    """Those that were started by an actor, or are forked by a nursery; what they fork has the same command line."""
+    servers = {one.pid: one for one in all_of_them if ZYGOTE in one.command or NURSERY in one.command}
+    first = {one.pid for one in servers.values() if one.parent not in servers}
+    nurseries = {pid for pid in first if NURSERY in servers[pid].command}
+    return [one for one in servers.values() if one.parent in nurseries or one.pid in first - nurseries]
 
 
 def _candidates(all_of_them: Sequence[Process]) -> list[Process]:

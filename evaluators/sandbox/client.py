@@ -9,7 +9,6 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import sysconfig
 import threading
 import time
@@ -18,10 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
-from db.errors import EvolveError
 from evaluators.sandbox.channel import ZYGOTE_ENDED, Channel, ChannelError
 from evaluators.sandbox.gpus import hidden_devices
 from evaluators.sandbox.limits import Limits
+from evaluators.sandbox.starting import Process, SandboxError, Start, execute
 from evaluators.sandbox.workspace import RunFolder, fill_cache, remove_folder
 
 START_DEADLINE_S = 180.0
@@ -53,10 +52,6 @@ SET_VARIABLES = {
 }
 
 ExitKind = Literal["ok", "error", "exit", "signal", "timeout", "killed"]
-
-
-class SandboxError(EvolveError, RuntimeError):
-    """The sandbox itself failed: a zygote that does not start or has ended. Never a candidate's doing alone."""
 
 
 class ZygoteEndedError(SandboxError):
@@ -92,7 +87,7 @@ class Child:
         control: socket.socket,
         channel: Channel,
         workspace: Path,
-        zygote: subprocess.Popen[bytes],
+        zygote: Process,
         *,
         keep_workspace: bool,
         deadline_s: float,
@@ -234,9 +229,11 @@ class Zygote:
         isolation: Literal["namespaces", "subreaper"] | None = None,
         gpu: str = "",
         renews: bool = False,
+        start: Start = execute,
     ) -> None:
         """`gpu` is the UUID of the only GPU that children see, where they have namespaces; empty: any that this
-        process sees."""
+        process sees. `start`: `Nursery.fork`, where several zygotes share one import of torch."""
+        self._execute_or_fork = start
         self._request = {
             "interpret": interpret,
             "preload": list(preload),
@@ -244,7 +241,7 @@ class Zygote:
             "isolation": isolation,
             "hidden": hidden_devices(gpu) if gpu else [],
         }
-        self._environment = _environment(interpret, gpu)
+        self._environment = zygote_environment(interpret=interpret, gpu=gpu)
         self._renewals_left = MAX_RENEWALS if renews else 0
         self._spawning = threading.Lock()
         self._start()
@@ -253,15 +250,7 @@ class Zygote:
         self._folder = RunFolder()
         self._control, server_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with server_end, open(self._folder.path / "zygote.log", "wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "evaluators.sandbox.server", str(server_end.fileno())],
-                pass_fds=[server_end.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=self._environment,
-                start_new_session=True,
-            )
+            self._process = self._execute_or_fork(server_end, log, self._environment)
         ready = self._greet({**self._request, "run_folder": str(self._folder.path)})
         self.isolation: str = ready["isolation"]
         self.missing = tuple(ready["missing"])  # parts of the isolation that this machine refuses, in words
@@ -303,9 +292,7 @@ class Zygote:
             child.send(dict(payload))
         return child
 
-    def _hand_over(
-        self, header: dict[str, Any], fds: Sequence[int], cache_from: str | None
-    ) -> tuple[Path, subprocess.Popen[bytes]]:
+    def _hand_over(self, header: dict[str, Any], fds: Sequence[int], cache_from: str | None) -> tuple[Path, Process]:
         """The workspace of a job, and the process that has heard of it."""
         while True:
             process = self._process
@@ -317,7 +304,7 @@ class Zygote:
             else:
                 return workspace, process
 
-    def _renew(self, dead: subprocess.Popen[bytes], error: ZygoteEndedError) -> None:
+    def _renew(self, dead: Process, error: ZygoteEndedError) -> None:
         """Another process in the place of one that was killed, unless somebody was faster."""
         with self._spawning:
             if self._process is not dead:
@@ -355,7 +342,7 @@ class Zygote:
         status = _status(self._process)
         return ZygoteEndedError(f"the zygote has ended ({status}): {error}", "close it and start a new one")
 
-    def _send(self, process: subprocess.Popen[bytes], header: dict[str, Any], fds: Sequence[int]) -> None:
+    def _send(self, process: Process, header: dict[str, Any], fds: Sequence[int]) -> None:
         """To this process alone: another one has taken the folder of its jobs along."""
         try:
             with self._spawning:
@@ -389,13 +376,15 @@ class Zygote:
         self.close()
 
 
-def _status(process: subprocess.Popen[bytes]) -> str:
+def _status(process: Process) -> str:
     code = process.poll()
-    return "still running" if code is None else f"exit status {code}"
+    if code is None:
+        return "still running"
+    return f"exit status {code}" if isinstance(process, subprocess.Popen) else "nobody saw how"
 
 
-def _environment(interpret: bool, gpu: str) -> dict[str, str]:
-    """The environment of a zygote: an allow-list, and where this package is to be found."""
+def zygote_environment(*, interpret: bool, gpu: str = "") -> dict[str, str]:
+    """The environment of a zygote, or of a nursery: an allow-list, and where this package is to be found."""
     passed = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     if gpu:  # a number would mean another one where some are hidden
         passed["CUDA_VISIBLE_DEVICES"] = gpu

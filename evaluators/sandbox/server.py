@@ -1,4 +1,5 @@
-"""The zygote: `python -P -m evaluators.sandbox.server FD`, started by `client.Zygote` with a control socket.
+"""The zygote: `python -P -m evaluators.sandbox.server FD`, started by `client.Zygote` with a control socket, or forked
+from a nursery.
 
 It imports torch and triton, warms up, and then forks one intermediate for every job that comes by the socket. It ends
 when the socket ends, that is with the judge. It never asks to be killed with its parent (PR_SET_PDEATHSIG is bound to
@@ -50,7 +51,11 @@ class Settings:
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # both are inherited from the judge, whatever it made of them
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
-    control = socket.socket(fileno=int(sys.argv[1]))
+    serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+def serve(control: socket.socket) -> None:
+    """Be the zygote of the judge at the other end, in the environment that this process has, until the judge goes."""
     request = json.loads(control.recv(MAX_HEADER_BYTES))
     warmup.set_single_threaded()
     delay_dynamo()
