@@ -1,10 +1,11 @@
 """How many candidates a second go through ask, judge, insert and tell, with the real structural operators.
 
-    python -m benchmarks.throughput [--problem softmax] [--candidates 4000] [--islands 4] [--batch 8] [--peer 400]
+    python -m benchmarks.throughput [--problem softmax] [--candidates 4000] [--islands 4] [--processes 1] [--batch 8]
 
 The judge is a no-op: it answers at once with a latency made from the program's id, so that grids fill and parents
-change as they do in a run; nothing is compiled or run. Islands, judge and archive are Ray actors as in a run, and an
-island hears of a verdict only after its insert is durable. `--peer` measures openevolve after it, on a local endpoint.
+change as they do in a run; nothing is compiled or run. Islands, judge and archive are Ray actors as in a run, islands
+share processes as they do there (one for two cores, unless `--processes` says otherwise), and an island hears of a
+verdict only after its insert is durable. `--peer` measures openevolve after it, on a local endpoint.
 `--in-process` leaves Ray and the archive out: one island, ask and tell alone.
 """
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import random
 import tempfile
 import time
@@ -37,12 +39,12 @@ from db.records import (
     Verdict,
 )
 from evaluators.problems import load_problem
+from evolve.archipelago import Archipelago
 from evolve.budget import Budget
 from evolve.cluster import connected
 from evolve.progress import ProgressMeter
 from evolve.run import ignore
 from evolve.search import Search
-from islands.actor import IslandActor
 from islands.island import Island, island_rng
 from islands.migration import make_topology
 from islands.operators import default_operators
@@ -150,23 +152,26 @@ class NoOpJudge:
         return await self.judge(candidates)
 
 
-async def measure_run(problem: Problem, n_candidates: int, batch: int, n_islands: int, archive: Path) -> dict[str, Any]:
+async def measure_run(
+    problem: Problem, n_candidates: int, batch: int, n_islands: int, n_processes: int, archive: Path
+) -> dict[str, Any]:
     """The product's own loop: islands in Ray actors, every insert durable before its island hears of it."""
     store = ArchiveActor.remote(str(archive))
     await store.open.remote()
-    islands = [
-        IslandActor.options(num_cpus=0).remote(
-            island_id=index,
-            run_id="throughput",
-            problem_id=problem.problem_id,
-            entry_point=problem.entry_point,
-            settings=IslandSettings(in_flight=2 * batch),
-        )
+    made_of = [
+        {
+            "island_id": index,
+            "run_id": "throughput",
+            "problem_id": problem.problem_id,
+            "entry_point": problem.entry_point,
+            "settings": IslandSettings(in_flight=2 * batch),
+        }
         for index in range(n_islands)
     ]
+    archipelago = Archipelago(made_of, n_processes, store, print)
     budget = Budget(n_candidates)
     search = Search(
-        islands=islands,
+        islands=archipelago.islands,
         judge=NoOpJudge(),
         archive=store,
         budget=budget,
@@ -187,6 +192,7 @@ async def measure_run(problem: Problem, n_candidates: int, batch: int, n_islands
     return {
         "problem": problem.name,
         "islands": n_islands,
+        "island_processes": len(archipelago),
         "batch": batch,
         "candidates": int(stored[0]),
         "distinct": int(stored[1]),
@@ -201,6 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--candidates", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--islands", type=int, default=4)
+    processes = max(1, (os.cpu_count() or 1) // 2)
+    parser.add_argument("--processes", type=int, default=processes, help="that islands share; as many as in a run")
     parser.add_argument("--in-process", action="store_true", help="one island in this process, nothing stored")
     parser.add_argument("--peer", type=int, default=0, metavar="N", help="openevolve beside it, N iterations")
     parser.add_argument("--out", type=Path, help="write the figures to this file too")
@@ -212,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         with tempfile.TemporaryDirectory() as folder, connected():
             archive = Path(folder) / "throughput.duckdb"
-            run = measure_run(problem, options.candidates, options.batch, options.islands, archive)
+            run = measure_run(problem, options.candidates, options.batch, options.islands, options.processes, archive)
             figures["evolve"] = asyncio.run(run)
     if options.peer:
         figures["openevolve"] = measure_openevolve(options.peer)
