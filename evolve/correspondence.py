@@ -19,15 +19,14 @@ GRANT_S = 0.02
 
 PAUSE_S = 5.0  # of a chain whose question nobody answered
 
-FOR_GOOD = frozenset({FailureKind.BUDGET, FailureKind.NOT_RECORDED})
-"""Failures after which no question is answered any more. Without a model that is in order it depends: one that is left
-alone for a while comes back, one that refuses its key does not."""
+FOR_GOOD = frozenset({FailureKind.BUDGET, FailureKind.NOT_RECORDED, FailureKind.NO_MODEL, FailureKind.AUTHENTICATION})
+"""Failures after which, where they are final, no question is answered any more. A model that is left alone for a while
+comes back, and where a model of another role may still be asked none of them is final."""
 
 
 def is_for_good(failure: Failure) -> bool:
     """Whether no question is answered any more after this."""
-    is_nobody_left = failure.kind in (FailureKind.NO_MODEL, FailureKind.AUTHENTICATION) and failure.is_final
-    return failure.kind in FOR_GOOD or is_nobody_left
+    return failure.is_final and failure.kind in FOR_GOOD
 
 
 class Client(Protocol):

@@ -45,6 +45,7 @@ from islands.llm.recording import Key, Recorder, Recording
 
 _GRACE_S = 0.05  # the limit of a call strikes before that of its request, so that the model is known to be slow
 _BLAMELESS = (FailureKind.BAD_REQUEST, FailureKind.INTERNAL)
+_OF_A_ROLE = (FailureKind.AUTHENTICATION, FailureKind.BUDGET, FailureKind.NO_MODEL)
 _JITTER = 0.5
 
 
@@ -185,7 +186,7 @@ class LlmClient:
             return True
         offers = self._asked_for(request)
         allowed = [o for o in offers if o.breaker.circuit in (Circuit.CLOSED, Circuit.HALF_OPEN)]
-        return any(not self.budget.exhausted(o.price, *self._most_tokens(o, request)) for o in allowed)
+        return any(self._is_affordable(o, request) for o in allowed)
 
     # ---------------------------------------------------------------------------------------------------- private
 
@@ -246,7 +247,8 @@ class LlmClient:
             offers = [o for o in self._asked_for(errand.request) if o.spec.address not in errand.excluded]
             allowed = [o for o in offers if o.breaker.circuit in (Circuit.CLOSED, Circuit.HALF_OPEN)]
             if not allowed:
-                return self._nobody(errand)
+                return self._in_its_role(self._nobody(errand), errand.request)
+            allowed = [o for o in allowed if self._is_affordable(o, errand.request)] or allowed
             waits = {o: self._wait_s(o, errand) for o in allowed}
             ready = [o for o in allowed if waits[o] <= 0]
             if ready:
@@ -271,6 +273,17 @@ class LlmClient:
         is_final = all(o.breaker.circuit is Circuit.GONE for o in offers)
         return Refusal(FailureKind.NO_MODEL, reasons, is_final)
 
+    def _in_its_role(self, refusal: Refusal, request: Request) -> Refusal:
+        """A refusal that would end all correspondence is not final where a model of another role may still be asked."""
+        left = [o for o in self._offers.values() if o.breaker.circuit is not Circuit.GONE]
+        is_of_a_role = refusal.kind in _OF_A_ROLE and self._asked_for(request)
+        if is_of_a_role and any(self._is_affordable(o, request) for o in left):
+            return refusal._replace(is_final=False)
+        return refusal
+
+    def _is_affordable(self, offer: _Offer, request: Request) -> bool:
+        return not self.budget.exhausted(offer.price, *self._most_tokens(offer, request))
+
     def _too_late(self, errand: _Errand, wait_s: float) -> Refusal:
         if errand.n_tries:
             return errand.last
@@ -286,7 +299,7 @@ class LlmClient:
                 spent = Refusal(
                     FailureKind.BUDGET, f"the budget of language models is used up: {ticket}", is_final=True
                 )
-                return errand.failure(spent, time.monotonic())
+                return errand.failure(self._in_its_role(spent, errand.request), time.monotonic())
             if offer.breaker.circuit in (Circuit.OPEN, Circuit.GONE):
                 self.budget.release(ticket)
                 return None

@@ -308,6 +308,22 @@ def test_roles_have_models_of_their_own() -> None:
         assert isinstance(outcome, Failure) and outcome.kind is FailureKind.NO_MODEL and outcome.is_final
 
 
+def test_a_role_that_has_lost_its_model_says_nothing_of_the_others() -> None:
+    """A failure that is final ends all correspondence of a run."""
+    is_refused = {"planner"}
+    with LlmServer(lambda asked: failing(401) if asked.body["model"] in is_refused else answer("here")) as server:
+        client = client_of(*(spec(server.api_base, role, role=role) for role in ("planner", "executor")))
+        lost = [complete(client, request(text, role=Role.PLANNER))[0] for text in "ab"]
+        (answered,) = complete(client, request(role=Role.EXECUTOR))
+        is_refused.add("executor")
+        (last,) = complete(client, request("c", role=Role.EXECUTOR))
+    assert [outcome.kind for outcome in lost if isinstance(outcome, Failure) and not outcome.is_final] == [
+        FailureKind.AUTHENTICATION,
+        FailureKind.NO_MODEL,
+    ]
+    assert isinstance(answered, Completion) and isinstance(last, Failure) and last.is_final
+
+
 def test_weights_share_out_requests_and_equal_requests_choose_equally() -> None:
     with LlmServer(lambda asked: answer(str(asked.body["model"]))) as server:
         specs = [spec(server.api_base, "often", weight=4), spec(server.api_base, "seldom", weight=1)]

@@ -10,7 +10,7 @@ from support.llm_server import LlmServer, answer, failing, hanging
 
 from islands.llm.budget import Limits, LlmBudget, Spend
 from islands.llm.exchange import Completion, Failure, FailureKind
-from islands.llm.models import Price
+from islands.llm.models import Price, Role
 
 PRICE = Price(usd_per_mtok_in=10, usd_per_mtok_out=30)
 
@@ -103,6 +103,17 @@ def test_an_unpriced_model_is_held_by_tokens_not_dollars() -> None:
         outcomes = [complete(client_of(model, budget=budget), request(f"{n}"))[0] for n in range(4)]
     assert [exhausted(outcome) for outcome in outcomes] == [False, False, True, True]
     assert budget.spent == Spend(usd=0.0, n_tokens=300, n_calls=2)
+
+
+def test_a_model_without_a_price_goes_on_when_the_dollars_are_spent() -> None:
+    with LlmServer(lambda asked: answer(str(asked.body["model"]))) as server:
+        dear, free = spec(server.api_base, "dear"), spec(server.api_base, "free", is_unpriced=True)
+        client = client_of(dear, free, budget=LlmBudget(Limits(usd=0.0)))
+        (outcome,) = complete(client, request(preferred="openai/dear"))
+        planner = spec(server.api_base, "dear", role="planner")
+        (planned,) = complete(client_of(planner, free, budget=LlmBudget(Limits(usd=0.0))), request(role=Role.PLANNER))
+    assert isinstance(outcome, Completion) and outcome.text == "free"
+    assert isinstance(planned, Failure) and planned.kind is FailureKind.BUDGET and not planned.is_final
 
 
 def test_a_call_that_was_given_up_is_paid_for() -> None:
