@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from db.records import TensorSpec
 from evaluators.decomposition.capture import CapturedGraph, same_tensor
 from evaluators.decomposition.errors import DecompositionError
+from evaluators.decomposition.flow import is_dense
 from evaluators.decomposition.modules import Weight
 from evaluators.decomposition.records import Argument
 
@@ -60,21 +61,24 @@ def _held_beside(model: nn.Module) -> Iterator[Tensor]:
 
 
 def fixed_value(value: Tensor) -> Argument:
-    """A tensor by its elements.
+    """A tensor by its elements, as they lie in memory: kernels are compiled for its strides.
 
     Raises:
-        DecompositionError: it has more than `MOST_VALUES`.
+        DecompositionError: it has more than `MOST_VALUES`, or its elements do not fill its memory one by one.
     """
+    spec = spec_of(value)
     if value.numel() > MOST_VALUES:
         raise DecompositionError(
-            f"the model holds a tensor of shape {tuple(value.shape)} outside of its state dict",
+            f"the model holds a tensor of shape {spec.shape} outside of its state dict",
             "register it as a persistent buffer",
         )
-    return Argument(kind="value", values=tuple(value.flatten().tolist()), spec=_contiguous(value))
-
-
-def _contiguous(value: Tensor) -> TensorSpec:
-    return spec_of(value.contiguous())
+    if not is_dense(spec):
+        raise DecompositionError(
+            f"the model holds a tensor whose elements overlap or lie apart: {spec.shape}, strides {spec.strides}",
+            "make it contiguous",
+        )
+    flat = value.as_strided((value.numel(),), (1,), value.storage_offset())
+    return Argument(kind="value", values=tuple(flat.tolist()), spec=spec)
 
 
 def constants_of(captured: CapturedGraph, names: Sequence[str]) -> tuple[Argument, ...]:

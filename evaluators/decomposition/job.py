@@ -70,10 +70,10 @@ def decompose_here(problem: Problem, way: str, precision: PrecisionClass, folder
     except NotExported as error:
         known["notes"] = (*NOTES, f"needless work was not looked for: {error}")
     if lean is not None:
-        found = _compiled(problem, lean.model, model, inputs, way, folder)
+        found = made_of(problem, lean.model, model, inputs, way, folder)
         if "graph" in found:
             return Decomposition(**known, **found, left_out=lean.left_out)
-    return Decomposition(**known, **_compiled(problem, model, model, inputs, way, folder))
+    return Decomposition(**known, **made_of(problem, model, model, inputs, way, folder))
 
 
 def without_needless_work(model: nn.Module, inputs: Sequence[Any]) -> Simplified | None:
@@ -111,12 +111,16 @@ def _beside_tensors(answer: Any) -> Any:
     return [Tensor if isinstance(leaf, Tensor) else leaf for leaf in leaves], containers
 
 
-def _compiled(
+def made_of(
     problem: Problem, asked: nn.Module, model: nn.Module, inputs: Sequence[Any], way: str, folder: Path
 ) -> dict[str, Any]:
     """What a module that answers as the model does is made of, or why that is not known."""
     start = time.perf_counter()
-    captured = capture(asked, inputs, way)
+    try:
+        captured = capture(asked, inputs, way)
+    except Exception as error:  # compilers fail in their own ways; the module runs without
+        why = (str(error).strip().splitlines() or [""])[0][:300]
+        return {"reason": f"torch.compile fails: {type(error).__name__}: {why}"}
     compiled = time.perf_counter()
     found: dict[str, Any] = {"n_graphs": len(captured.graphs)}
     try:

@@ -15,7 +15,8 @@ from evaluators.decomposition.steps import Configuration, Output
 class Argument(Record):
     """Where an argument of the graph comes from: a weight of the state dict, an input of forward, or a fixed value.
 
-    A fixed value is a tensor that the model holds outside its state dict; `values` are its elements in order.
+    A fixed value is a tensor that the model holds outside its state dict; `values` are its elements as they lie in
+    memory.
     """
 
     kind: Literal["weight", "input", "value"]

@@ -7,6 +7,7 @@ calls of libraries, and for each part that was won the winner's program.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
@@ -103,7 +104,7 @@ def _class(graph: Graph, modules: list[str], forward: list[str]) -> str:
 
 def _value(argument: Argument) -> str:
     assert argument.spec is not None
-    values = ", ".join(repr(value) for value in argument.values).replace("inf", "float('inf')")
+    values = ", ".join(repr(v) if math.isfinite(v) else f"float('{v}')" for v in argument.values)
     flat = f"torch.tensor([{values}], dtype=torch.{argument.spec.dtype})"
     return f"{flat}.as_strided({argument.spec.shape}, {argument.spec.strides})"
 

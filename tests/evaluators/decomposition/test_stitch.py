@@ -1,5 +1,6 @@
 """Models put together again do what they did, with Inductor's kernels, with every part and with groups replaced."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,18 +9,20 @@ import torch
 from torch import Tensor
 
 from db.records import EntryPoint
+from evaluators.decomposition.binding import fixed_value
 from evaluators.decomposition.embedding import embedded
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.flow import Flow
 from evaluators.decomposition.libraries import as_torch
 from evaluators.decomposition.modules import Weight, attribute, constructor_lines
 from evaluators.decomposition.parts import Part, group_parts, refusal, single_parts
-from evaluators.decomposition.records import Graph
+from evaluators.decomposition.records import Argument, Graph
 from evaluators.decomposition.scans import with_loops
 from evaluators.decomposition.stitch import stitched
 from evaluators.decomposition.unwrap import unwrapped
 from evaluators.gates.static import check_policy
 from evaluators.problems.interpreted import InterpretedFunction
+from evaluators.problems.module import load_module
 from tests.support.inductor import called, graph_of, model_and_inputs
 
 # runs any source in the one process that interprets
@@ -166,6 +169,31 @@ def test_libraries_are_called_by_their_names_in_torch() -> None:
     assert "a.as_strided((4, 8), (8, 1), a.storage_offset() + 32)" in shifted
     with pytest.raises(DecompositionError, match="mm_plus_mm"):
         as_torch("extern_kernels._mm_plus_mm(a, b, c, d, out=e)")
+
+
+@pytest.mark.parametrize(
+    "held",
+    [
+        torch.arange(6.0).reshape(2, 3).t(),
+        torch.tensor([[0.0, -torch.inf], [torch.nan, torch.inf]]),
+        torch.tensor([True, False])[1:],
+        torch.tensor(3),
+    ],
+)
+def test_a_value_beside_the_weights_is_written_with_its_layout(held: Tensor) -> None:
+    """Kernels read it by the strides that it had when they were compiled."""
+    argument = Argument.model_validate(json.loads(json.dumps(fixed_value(held).model_dump(mode="json"))))
+    graph = graph_of("mlp")
+    changed = graph.model_copy(update={"arguments": (argument, *graph.arguments[1:])})
+    found = load_module(stitched(changed, [], {}), "stitched_with_value").ModelNew().value_0
+    torch.testing.assert_close(found, held, rtol=0, atol=0, equal_nan=True)
+    assert (found.dtype, found.stride()) == (held.dtype, held.stride())
+
+
+def test_a_value_whose_elements_overlap_or_lie_apart_is_refused() -> None:
+    for held in (torch.ones(3).expand(2, 3), torch.ones(4, 4)[:, :2]):
+        with pytest.raises(DecompositionError, match="overlap or lie apart"):
+            fixed_value(held)
 
 
 def test_weights_have_the_names_of_the_state_dict() -> None:

@@ -1,0 +1,35 @@
+"""Modules that torch.compile refuses still get an answer: the baseline stays, and the reason is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from evaluators.decomposition.classify import RootCause, whole_only
+from evaluators.decomposition.job import made_of
+from evaluators.decomposition.records import Decomposition
+from tests.support.decompositions import decomposition_of
+
+
+@torch.library.custom_op("evolve_tests::twice", mutates_args=())
+def twice(x: Tensor) -> Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x: Tensor) -> Tensor:
+    raise RuntimeError("no shape is known")
+
+
+class Twice(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return twice(x).relu()
+
+
+def test_a_module_that_cannot_be_compiled_keeps_its_baseline_with_the_reason(tmp_path: Path) -> None:
+    model, problem = Twice().eval(), decomposition_of("lstm").problem
+    found = Decomposition(problem=problem, **made_of(problem, model, model, [torch.ones(4)], "compile", tmp_path))
+    assert found.graph is None and found.reason.startswith("torch.compile fails: TorchRuntimeError: RuntimeError")
+    assert whole_only(found) == (RootCause.NO_KERNELS, found.reason)
