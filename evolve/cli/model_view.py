@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import typer
 
 from evaluators.decomposition.classify import ModelOutcome, whole_only
@@ -9,6 +11,7 @@ from evaluators.decomposition.records import Decomposition
 from evolve.cli.console import console, format_seconds, format_times, format_us
 from evolve.cli.endings import INTERRUPTED
 from evolve.cli.live import LineView
+from evolve.cli.options import archive_option
 from evolve.events import OnEvent
 from evolve.models.improve import WHOLE
 from evolve.models.records import (
@@ -54,15 +57,16 @@ def apart_lines(decomposition: Decomposition) -> list[str]:
     """What a model was taken apart into."""
     alone = whole_only(decomposition)
     left_out = [f"left out: {what}" for what in decomposition.left_out]
+    notes = [f"note: {note}" for note in decomposition.notes]
     if alone is not None:
-        return [*left_out, f"not searched in parts: {alone[0]}, {alone[1]}"]
+        return [*left_out, f"not searched in parts: {alone[0]}, {alone[1]}", *notes]
     head = (
         f"{len(decomposition.parts)} parts worth a search, {decomposition.extern_share:.1%} of "
         f"{format_us(decomposition.device_us)} us goes to libraries"
     )
     parts = [f"  {p.part.name}  {p.share:6.1%}  {', '.join(p.part.kernels)}" for p in decomposition.parts]
     left = [f"  {p.name}  {p.share:6.1%}  left alone: {p.reason}" for p in decomposition.left_alone]
-    return [*left_out, head, *parts, *left]
+    return [*left_out, head, *parts, *left, *notes]
 
 
 def begin_line(event: SearchBegins) -> str:
@@ -90,13 +94,20 @@ def attempt_line(attempt: Attempt) -> str:
     return f"{what}: {speedup}{'' if attempt.replaces_baseline else f', {attempt.reason}'}"
 
 
-def finish_model(ended: ModelRun, *, archive: str) -> None:
-    """Print how it ended, and end the command with 130 where it was interrupted."""
+def finish_model(ended: ModelRun, *, archive: str, module: str) -> None:
+    """Print how it ended, and end the command with 130 where it was interrupted.
+
+    Args:
+        module: its file, as the command named it.
+    """
     out = console()
     out.print(f"{ended.problem_name}: {outcome_words(ended)}", style="bold")
     for name, value in _lines(ended, archive):
         out.print(f"  {name:<9} {value}")
     if ended.is_interrupted:
+        known = f"--seed-from {shlex.quote(archive)}"  # each part starts from the best that is known of it
+        command = f"evolve run {shlex.quote(module)} --parts always{archive_option(archive)} {known}"
+        out.print(f"  {'resume':<9} {command}", soft_wrap=True)
         raise typer.Exit(INTERRUPTED)
 
 

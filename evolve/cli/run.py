@@ -67,7 +67,8 @@ def run(
     layer = {key: _plain(value) for key, value in options.items() if value not in (None, [], {})}
     settings = load_config(problem, preset=preset, file=config, sets=sets or (), options=layer)
     if is_taken_apart(settings):
-        finish_model(run_model(settings, silent if quiet else ModelView()), archive=settings.archive)
+        ended = run_model(settings, silent if quiet else ModelView())
+        finish_model(ended, archive=settings.archive, module=problem)
         return
     with watching(quiet=quiet) as on_event:
         result = run_search(settings, on_event=on_event)

@@ -194,8 +194,8 @@ def _ending(
     alone = alone or _failed(parts)
     refused_by = attempts[-1].refused_by if attempts else ""
     result = outcome_of(speedup, refused_by=refused_by, was_synthesised=was_synthesised, alone=alone)
-    if result.outcome is ModelOutcome.MATCHED and not attempts:
-        result = result.model_copy(update={"reason": "no part got faster"})
+    if result.outcome is ModelOutcome.MATCHED:
+        result = result.model_copy(update={"reason": _why_matched(attempts)})
     elif result.cause is RootCause.CORRECTNESS and attempts:
         what = "what the compiler wrote is" if attempts[-1].is_compilers_fault else "every file was"
         reason = f"{what} refused by the {refused_by} gate: {attempts[-1].reason}"
@@ -210,6 +210,15 @@ def _failed(parts: Sequence[PartResult]) -> tuple[RootCause, str] | None:
     if not failed or len(failed) < len(begun):
         return None
     return RootCause.SEARCHES, f"{failed[0].name}: {failed[0].found.reason}"
+
+
+def _why_matched(attempts: Sequence[Attempt]) -> str:
+    """What came of the files where none is faster by more than 3%."""
+    fastest = max(attempts, key=lambda attempt: attempt.speedup or 0.0, default=None)
+    if fastest is None or fastest.speedup is None:
+        return "no part got faster"
+    why = f": {fastest.reason}" if fastest.reason else ""
+    return f"put together, the fastest file is at {fastest.speedup:.2f}x{why}"
 
 
 def _closest(attempts: Sequence[Attempt], is_lean: bool) -> float | None:

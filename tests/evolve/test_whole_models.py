@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import typer
 from ray.exceptions import RayActorError
 
 from db.errors import ArchiveError, DeviceError
@@ -20,7 +21,7 @@ from db.records import SEED, Evaluation, Gate, Lineage, Problem
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evaluators.decomposition.records import Decomposition
 from evaluators.problems import load_problem
-from evolve.cli.model_view import apart_lines, attempt_line, begin_line, found_line, outcome_words
+from evolve.cli.model_view import apart_lines, attempt_line, begin_line, finish_model, found_line, outcome_words
 from evolve.config import LanguageSettings, make_config
 from evolve.events import Event, Judged, Progress, RunResult
 from evolve.models.budget import LEAST, Allotment, allotted, with_share
@@ -469,7 +470,25 @@ def test_people_read_parts_with_their_shares_and_what_became_of_each_file() -> N
     said, bare = [attempt_line(e.attempt) for e in bench.events if isinstance(e, PutTogether)]
     assert said == f"put together with {GROUP}: refused by model: too far off"
     assert bare.startswith("put together with no winner: refused")
-    assert apart_lines(decomposition_of("lstm"))[0].startswith("not searched in parts: no Triton kernels")
+    assert lines[-2:] == [f"note: {note}" for note in decomposition.notes] and "evaluation mode" in lines[-2]
+    whole = apart_lines(decomposition_of("lstm"))
+    assert whole[0].startswith("not searched in parts: no Triton kernels") and whole[-1].startswith("note: shapes are")
+
+
+def test_an_interrupted_model_says_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    bench = Bench("conv_epilogue", {}, always(accepted(1.1)))
+    bench.interrupts_after = GROUP
+    with pytest.raises(typer.Exit) as ended:
+        finish_model(bench.run(), archive="lab.duckdb", module="my_model.py")
+    assert ended.value.exit_code == 130
+    again = "evolve run my_model.py --parts always --archive lab.duckdb --seed-from lab.duckdb"
+    assert f"resume    {again}" in " ".join(capsys.readouterr().out.split("\n"))
+
+
+def test_files_that_are_not_faster_are_the_reason_for_a_match() -> None:
+    ended = Bench("conv_epilogue", {GROUP: 1.08}, always(too_slow(0.98))).run()
+    assert ended.result.outcome is ModelOutcome.MATCHED
+    assert ended.result.reason == "put together, the fastest file is at 0.98x: not faster than compile beyond the noise"
 
 
 def test_the_whole_is_judged_at_the_sizes_that_it_was_compiled_for() -> None:
