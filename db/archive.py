@@ -19,6 +19,7 @@ import duckdb
 
 from db.bests import CellBests
 from db.checkpoints import Checkpoints
+from db.collector import collector_paused
 from db.connection import connect, disown, is_file_fault, translated
 from db.errors import ArchiveError, QueryError
 from db.export import export
@@ -133,7 +134,7 @@ class ProgramArchive(ArchiveReader):
         if not batch:
             return set()
         in_order = list(reversed(batch.values()))
-        with self._lock:
+        with self._lock, collector_paused():
             try:
                 self._insert(in_order)
             except duckdb.ConstraintException:

@@ -7,16 +7,15 @@ The methods are written once, over the single primitive `_rows`: `ProgramArchive
 from __future__ import annotations
 
 import difflib
-import gc
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from db import queries
+from db.collector import collector_paused
 from db.damage import tells_damage
 from db.errors import NotFoundError
 from db.knowledge import (
@@ -280,7 +279,7 @@ class ArchiveReader(ABC):
         asked = Asked(None if problems is None else tuple(problems), tuple(without), until_s)
         rows = self._rows(evidence_for(asked, self._rows(DETAILS)))
         brought = self._rows(imported(until_s)) if with_imported else []
-        with _collector_paused():
+        with collector_paused():
             own = [evidence_of(row) for row in rows]
             others = [TechniqueEvidence.model_validate_json(record) for (record,) in brought]
             return summed([*own, *others]) if others else own
@@ -357,12 +356,12 @@ class ArchiveReader(ABC):
         ids = None if problem is None else tuple(i for i, name in names.items() if problem in (i, name))
         seqs = [row[0] for row in self._rows(rows_wanted(ids))]
         by_seq = {row[0]: row for row in self._rows(queries.elites_at(seqs))} if seqs else {}
-        with _collector_paused():
+        with collector_paused():
             return [queries.elite_of(by_seq[seq], names) for seq in seqs]
 
     def _evaluations(self, condition: str, parameters: list[Any]) -> list[Evaluation]:
         rows = self._rows(queries.evaluations_where(condition, parameters))
-        with _collector_paused():
+        with collector_paused():
             return [queries.evaluation_of(row) for row in rows]
 
     def _known(self, found: Question, precision: PrecisionClass, latency_kind: LatencyKind | None) -> Verdict | None:
@@ -381,15 +380,3 @@ class ArchiveReader(ABC):
         near = difflib.get_close_matches(name, names, n=1)
         hint = f"did you mean {near[0]}?" if near else f"it holds: {', '.join(names[:8]) or 'none'}"
         return NotFoundError(f"no {noun} {name!r} in {self.path}", hint)
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Records that are all kept are no garbage, and walking them again and again takes three quarters of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
