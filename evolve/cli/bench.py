@@ -46,7 +46,9 @@ def bench(
     archive: opt.Archive = None,
     islands: opt.Islands = None,
     evaluations: opt.Evaluations = None,
-    time: opt.Time = None,
+    time: Annotated[
+        str | None, typer.Option("--time", "--budget", help="Time for each module: 90s, 10m, 1h30m.", metavar="TIME")
+    ] = None,
     sets: opt.Sets = None,
     config: opt.Config = None,
     preset: opt.Preset = "",

@@ -164,3 +164,5 @@ def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:
     ended = evolve("bench", "one.py", "--set", "device=cpu", cwd=tmp_path)
     assert ended.code == 2 and "needs a GPU" in ended.complaint[0]
     assert [path.name for path in tmp_path.iterdir()] == ["one.py"]
+    budgeted = evolve("bench", "one.py", "--budget", "2m", "--set", "device=cpu", cwd=tmp_path)
+    assert budgeted.code == 2 and "needs a GPU" in budgeted.complaint[0]

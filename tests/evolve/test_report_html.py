@@ -179,3 +179,13 @@ def test_a_browser_lays_the_page_out_without_overflow(tmp_path: Path) -> None:
         match = re.search(r"<title>W (\d+) (\d+)</title>", done.stdout)
         assert match, done.stderr[-500:]
         assert int(match[1]) <= int(match[2]) == width
+
+
+def test_a_program_that_no_seed_led_to_is_not_called_the_seed() -> None:
+    """A model that was put together: its parents are programs of other runs."""
+    run = make_run(PROBLEM)
+    made = [one_evaluation(PROBLEM, run, 1, 50.0, wins=True, operator=operator) for operator in ("stitch", "seed")]
+    stitched, seed = (render(gather(PROBLEM, run, [one])) for one in made)
+    assert "the seed itself is the fastest" in seed and "From the seed to program" in seed
+    assert "the seed itself" not in stitched and "From the first program to" in stitched
+    assert "no seed led to it" in stitched
