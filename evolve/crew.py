@@ -74,9 +74,11 @@ class Crew:
             ArchiveError, ArchiveBusyError, DeviceError, ProblemError, SeedError: as the parts say.
         """
         await asyncio.to_thread(check_nodes)
-        self.archive = self._start_archive()
-        self._evaluators = self._start_evaluators()
+        self._evaluators = (
+            self._start_evaluators()
+        )  # first: Ray has one process ready for each core, others take longer
         self._preparers = self._start_preparers()
+        self.archive = self._start_archive()
         self._archipelago = self._start_islands()
         reporting = [answer(actor.report.remote()) for actor in self._evaluators]
         try:

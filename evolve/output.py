@@ -9,7 +9,6 @@ from db.errors import ArchiveError
 from db.live import open_for_reading
 from db.records import Evaluation
 from evolve.events import RunResult
-from evolve.reports.build import write_report
 
 
 def write_results(result: RunResult, archive: Path, folder: Path) -> RunResult:
@@ -55,6 +54,8 @@ def _write_best(best: Evaluation, folder: Path) -> str:
 def _write_report(archive: Path, run_id: str, folder: Path) -> Path:
     reader = open_for_reading(archive)
     try:
+        from evolve.reports.build import write_report  # with jinja2: a run is to begin before its report is written
+
         return write_report(reader, run_id, folder)
     finally:
         reader.close()

@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from db.archive import ProgramArchive
-from db.errors import ArchiveError
+from db.errors import ArchiveBusyError, ArchiveError
 from db.records import DeviceKind
 from evaluators.hardware import load_hardware
 from evolve.cluster import check_reachable
@@ -20,16 +20,20 @@ from islands.migration import make_topology
 READER_WAIT_S = 2.0  # what a command that reads the archive may take to let go of it
 
 
-def check_start(config: RunConfig, device: DeviceKind, *, wait_s: float = 0.0) -> None:
+def check_start(config: RunConfig, device: DeviceKind, *, may_be_held: bool = False) -> bool:
     """Make sure that a run has a place to keep what it finds and that what it names exists.
 
     Args:
-        wait_s: how long to wait for an archive that another process holds.
+        may_be_held: that another process holds the archive is no error yet.
+
+    Returns:
+        Whether nobody holds it.
 
     Raises:
         ConfigError: an unknown topology or target.
         ClusterError: nobody listens at the address of the cluster.
-        ArchiveError: the archive cannot be opened for writing, or its folder or that for results cannot be made.
+        ArchiveBusyError: another process holds the archive.
+        ArchiveError: it cannot be opened for writing, or its folder or that for results cannot be made.
     """
     make_topology(config.topology)
     if device is DeviceKind.CPU:
@@ -37,7 +41,23 @@ def check_start(config: RunConfig, device: DeviceKind, *, wait_s: float = 0.0) -
     check_reachable(config.cluster.address)
     _check_folder(Path(config.out or "evolve-out"))
     _make_folder_of(Path(config.archive))
-    with contextlib.closing(ProgramArchive.open(config.archive, wait_s=max(wait_s, READER_WAIT_S))):
+    try:
+        wait_for_archive(config.archive, 0.0 if may_be_held else READER_WAIT_S)
+    except ArchiveBusyError:
+        if not may_be_held:
+            raise
+        return False
+    return True
+
+
+def wait_for_archive(archive: str, wait_s: float) -> None:
+    """Wait until nobody holds an archive; one that is not there is made.
+
+    Raises:
+        ArchiveBusyError: somebody does, and has not let go of it by then.
+        ArchiveError: it cannot be opened for writing.
+    """
+    with contextlib.closing(ProgramArchive.open(archive, wait_s=wait_s)):
         pass
 
 

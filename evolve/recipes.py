@@ -9,8 +9,6 @@ from db.queries import Elite
 from db.reading import ArchiveReader
 from db.recipes import LEAST_OCTAVES, Recipe, Step
 from db.records import LatencyKind
-from islands.operators.base import Parent
-from islands.operators.recipe import settings_of, techniques_of
 
 
 def recipes_in(
@@ -69,6 +67,9 @@ def _recipe_of(archive: ArchiveReader, winner: Elite, steps: Mapping[str, Sequen
     octaves = math.log2(first.latency_us / latency.device_us)
     if octaves < LEAST_OCTAVES:
         return None
+    from islands.operators.base import Parent  # with libcst, which few archives ask for
+    from islands.operators.recipe import settings_of, techniques_of
+
     judged = archive.evaluations_of(winner.program.program_id)
     final = next(e for e in judged if e.verdict.candidate_id == winner.verdict.candidate_id)  # with its captures
     return Recipe(

@@ -23,6 +23,7 @@ from db.records import CONFIRM, DeviceKind, Evaluation, LatencyKind, Problem, Ru
 from evaluators.problems import load_problem
 from evaluators.report import EvaluatorReport
 from evolve.advice import Advice
+from evolve.beside import beside
 from evolve.budget import Budget
 from evolve.cluster import answer, connected
 from evolve.config import RunConfig, make_config
@@ -36,7 +37,7 @@ from evolve.knowledge import collect_knowledge
 from evolve.language import has_models, limits_of, open_client, shares_of, spend_of
 from evolve.ordered import digest_of
 from evolve.output import write_results
-from evolve.preflight import check_start
+from evolve.preflight import check_start, wait_for_archive
 from evolve.progress import ProgressMeter
 from evolve.recruiting import recruiting
 from evolve.reflections import collect_taught
@@ -136,24 +137,36 @@ class _Start:
 
 def _go(start: _Start, on_event: OnEvent) -> RunResult:
     """What can be found out without Ray comes first."""
-    check_start(start.config, start.device, wait_s=RESUME_WAIT_S if start.run else 0.0)
+    is_free = check_start(start.config, start.device, may_be_held=start.run is not None)
     keys = take_keys(os.environ)  # no process that starts from here on has them
     try:
-        return _go_without_keys(start, keys, on_event)
+        return _go_without_keys(start, keys, on_event, is_free)
     finally:
         os.environ.update(keys.hand_over())  # they are the caller's; nothing of ours is alive any more
 
 
-def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent) -> RunResult:
+def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent, is_free: bool) -> RunResult:
+    run_id = start.run.run_id if start.run else new_run_id()
+    wait_s = 0.0 if is_free else RESUME_WAIT_S
+    knowing = beside(lambda: _known(start, keys, run_id, wait_s))
+    if is_free:
+        knowing.result()  # else Ray starts while the actors of a killed driver let go of the archive
+    with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
+        prior, models = knowing.result()
+        return asyncio.run(_search(start, prior, models, run_id, on_event))
+
+
+def _known(start: _Start, keys: Keys, run_id: str, wait_s: float) -> tuple[PriorKnowledge, _Models]:
+    """What the run begins with, and whom it may ask, once its archive is free."""
+    if wait_s:
+        wait_for_archive(start.config.archive, wait_s)
     # a resumed run knows what it knew at its start, and its own attempts come back one by one
     started_at = start.run.started_at if start.run else time.time()
     prior = collect_knowledge(start.config, start.problem.name, _latency_kind(start.device), started_at)
-    run_id = start.run.run_id if start.run else new_run_id()
     models = _open_models(start, keys, run_id)
     if models.client is not None or models.offers:
         models = models._replace(taught=collect_taught(start.config, start.problem, started_at))
-    with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
-        return asyncio.run(_search(start, prior, models, run_id, on_event))
+    return prior, models
 
 
 class _Models(NamedTuple):

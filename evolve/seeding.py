@@ -13,7 +13,6 @@ from db.records import SEED, EntryPoint, Evaluation, LatencyKind, Problem
 from evaluators.problems import read_seed
 from evolve.config import RunConfig
 from evolve.language import has_models
-from islands.operators.freeze import freeze_autotune
 from islands.seed import Seed
 
 
@@ -30,7 +29,7 @@ def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
     seeds = [seed for archive in config.seed_from for seed in _from_archive(archive, config, problem)]
     seeds += [Seed(source=read_seed(Path(path), problem.entry_point), origin=path) for path in config.seed_programs]
     seeds += [Seed(source=source, origin=problem.name) for source in problem.seeds]
-    frozen = [Seed(source=source, origin=seed.origin) for seed in seeds for source in freeze_autotune(seed.source)]
+    frozen = [Seed(source=source, origin=seed.origin) for seed in seeds for source in _programs_of(seed.source)]
     if not frozen and not has_models(config):
         raise SeedError(
             f"problem {problem.name!r} has no first program to evolve",
@@ -38,6 +37,15 @@ def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
             f"or let a language model write it: --model provider/name{_with_a_gpu(problem)}",
         )
     return frozen
+
+
+def _programs_of(source: str) -> list[str]:
+    """One for each configuration of an autotuned program."""
+    if "autotune" not in source:
+        return [source]
+    from islands.operators.freeze import freeze_autotune  # with libcst, which most runs begin without
+
+    return freeze_autotune(source)
 
 
 def _with_a_gpu(problem: Problem) -> str:

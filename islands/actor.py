@@ -11,14 +11,11 @@ import ray
 from db.records import Candidate, EntryPoint, Evaluation, PrecisionClass, Verdict
 from islands.dialogues import Brief, DialogueSettings, DialoguesState, Question
 from islands.grid import AddStatus
-from islands.island import Island, island_rng
 from islands.knowledge import PriorKnowledge
 from islands.llm.exchange import Outcome
-from islands.operators import default_operators
 from islands.reflection import Findings, Taught
 from islands.seed import Seed
 from islands.settings import IslandSettings
-from islands.strategies import make_strategy
 from islands.summary import IslandSummary
 
 GC_THRESHOLDS = (50_000, 20, 100)
@@ -48,6 +45,10 @@ class HostedIsland:
         precision: PrecisionClass = PrecisionClass.REFERENCE,
         prior: PriorKnowledge | None = None,
     ) -> None:
+        from islands.island import Island, island_rng  # with all operators: whoever calls an island has no use for them
+        from islands.operators import default_operators
+        from islands.strategies import make_strategy
+
         self._island = Island(
             island_id=island_id,
             run_id=run_id,
