@@ -82,8 +82,8 @@ class Correspondence:
 
     @property
     def may_bring_more(self) -> bool:
-        """Whether an answer may still come."""
-        return not self.has_ended and not self.why_silent
+        """Whether an answer may still come, be it to a question that was asked before models fell silent."""
+        return not self.has_ended
 
     async def run(self) -> None:
         """All questions of all islands."""
@@ -113,11 +113,11 @@ class Correspondence:
         return bool(self.why_silent) or self._budget.is_over()
 
     async def _ask(self, request: Request) -> Outcome | None:
-        """The answer; None when the run ended before it came."""
+        """The answer; None when the run ended before it came. It is paid for, so no silence of others ends it."""
         call = asyncio.create_task(self._client.complete(request))
         while not call.done():
             await asyncio.wait({call}, timeout=POLL_S)
-            if not call.done() and self._is_over():
+            if not call.done() and self._budget.is_over():
                 call.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await call

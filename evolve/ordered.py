@@ -78,6 +78,7 @@ class OrderedLoop:
         self._judge = judge
         self._take_in = take_in
         self._talk = talk
+        self._is_silent = False  # nothing is asked any more; what was asked is still taken in
         self._waiting: deque[_Waiting] = deque()
         self._calls: list[_Call] = []
         self._next_index = 0
@@ -117,7 +118,13 @@ class OrderedLoop:
     async def _ask_model(self, index: int) -> None:
         n_out = sum(call.island == index for call in self._calls)
         is_paused = self._paused_until.get(index, 0) > self.n_turns
-        if self._talk is None or is_paused or n_out >= self._talk.n_per_island or self._budget.is_over():
+        if (
+            self._talk is None
+            or self._is_silent
+            or is_paused
+            or n_out >= self._talk.n_per_island
+            or self._budget.is_over()
+        ):
             return
         if self._waiting and not self._talk.may_ask():
             return
@@ -182,13 +189,13 @@ class OrderedLoop:
 
     def _fail(self, index: int, failure: Failure) -> None:
         self._paused_until[index] = self.n_turns + PAUSE_TURNS
-        if is_for_good(failure) and self._talk is not None:
+        if is_for_good(failure) and self._talk is not None and not self._is_silent:
             self._talk.on_silence(failure.reason)
-            self._talk = None
+            self._is_silent = True
 
     async def _rest(self) -> bool:
         """Nothing is under way: whether a model may be asked again, after a pause."""
-        if self._budget.is_over() or self._talk is None:
+        if self._budget.is_over() or self._talk is None or self._is_silent:
             return False
         if not any(turn > self.n_turns for turn in self._paused_until.values()):
             return False

@@ -85,6 +85,7 @@ def stage(judges: tuple[ActorPool, ActorPool], tmp_path: Path) -> Iterator[Stage
         batch: int = 1,
         chains: int = 2,
         patience: Patience | None = None,
+        window: int = 0,
         **settings: Any,
     ) -> Stage:
         islands = [_island(index, strategy, IslandSettings(**settings)) for index in range(n_islands)]
@@ -113,6 +114,7 @@ def stage(judges: tuple[ActorPool, ActorPool], tmp_path: Path) -> Iterator[Stage
             batch=batch,
             stop_when_stagnant=True,
             patience=patience,
+            window=window,
         )
         return Stage(search, budget, meter, archive, islands, events)
 
@@ -340,6 +342,28 @@ def test_models_that_fall_silent_do_not_end_the_search_and_are_told(stage: Stage
     play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
     silences = [event.reason for event in play.events if isinstance(event, ModelsSilent)]
     assert silences == ["the budget of dollars is spent"] and len(play.kept()) == 9
+
+
+@pytest.mark.parametrize("window", [0, 2], ids=["as they come", "in order"])
+def test_an_answer_that_is_paid_for_is_judged_though_the_money_is_spent(stage: StageMaker, window: int) -> None:
+    @dataclass
+    class Late(Scripted):
+        async def complete(self, request: Request) -> Outcome:
+            is_first = not self.requests
+            outcome = await super().complete(request)
+            await asyncio.sleep(0.8 if is_first else 0.1)
+            return outcome
+
+        def due_turn(self, request: Request) -> None: ...
+
+        def taken_in(self, request: Request, turn: int) -> None: ...
+
+    play = stage(n_islands=2, evaluations=20, window=window)
+    client = Late([program(30)])
+    talk(play, client)
+    play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
+    assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "seed", "mutate"]
+    assert len(client.requests) == 2 and play.count(ModelsSilent) == 1
 
 
 def test_an_outage_is_waited_for(stage: StageMaker, monkeypatch: pytest.MonkeyPatch) -> None:
