@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from pathlib import Path
 
 from db.llm_calls import LlmCall, LlmTotal
@@ -10,7 +10,7 @@ from evolve.config import LanguageSettings, RunConfig
 from islands.dialogues import ArmSpend
 from islands.llm.budget import Limits, LlmBudget, Spend
 from islands.llm.client import LlmClient, LlmSettings
-from islands.llm.keys import Keys
+from islands.llm.keys import Keys, take_keys
 from islands.llm.models import read_models
 from islands.llm.recording import Recorder, Recording
 
@@ -18,6 +18,15 @@ from islands.llm.recording import Recorder, Recording
 def has_models(config: RunConfig) -> bool:
     """Whether anybody is there to ask."""
     return bool(config.models or config.llm.replay)
+
+
+def keys_of(config: RunConfig, environ: MutableMapping[str, str]) -> Keys:
+    """Every key, taken out of an environment: what is called one, and what models name.
+
+    Raises:
+        ConfigError: a model that cannot be read.
+    """
+    return take_keys(environ, [spec.key_name for spec in read_models(config.models) if spec.key_name])
 
 
 def open_client(config: RunConfig, keys: Keys, run_id: str, journal: Callable[[LlmCall], None]) -> LlmClient:

@@ -34,7 +34,7 @@ from evolve.events import CrewChanged, Event, Interrupted, OnEvent, RunEnded, Ru
 from evolve.exchange import WAITS, Exchange, Offer, is_exchanged, offers_of
 from evolve.judging import JudgePool
 from evolve.knowledge import collect_knowledge
-from evolve.language import has_models, limits_of, open_client, shares_of, spend_of
+from evolve.language import has_models, keys_of, limits_of, open_client, shares_of, spend_of
 from evolve.ordered import digest_of
 from evolve.output import write_results
 from evolve.preflight import check_start, wait_for_archive
@@ -48,7 +48,7 @@ from islands.dialogues import Brief, DialogueSettings, Question
 from islands.knowledge import PriorKnowledge
 from islands.llm.budget import LlmBudget
 from islands.llm.client import LlmClient
-from islands.llm.keys import Keys, take_keys
+from islands.llm.keys import Keys
 from islands.llm.models import read_models
 from islands.migration import make_topology
 from islands.reflection import Taught
@@ -138,7 +138,7 @@ class _Start:
 def _go(start: _Start, on_event: OnEvent) -> RunResult:
     """What can be found out without Ray comes first."""
     is_free = check_start(start.config, start.device, may_be_held=start.run is not None)
-    keys = take_keys(os.environ)  # no process that starts from here on has them
+    keys = keys_of(start.config, os.environ)  # no process that starts from here on has them
     try:
         return _go_without_keys(start, keys, on_event, is_free)
     finally:

@@ -182,8 +182,11 @@ def test_a_replay_that_is_at_its_end_says_so(tmp_path: Path) -> None:
 
 def test_a_model_that_answers_rubbish_costs_no_evaluation(tmp_path: Path) -> None:
     with LlmServer([answer("I am sorry, I cannot help with kernels.")]) as server:
-        ended = run(tmp_path, "--evaluations", "5", "--model", model_at(server))
+        options = ("--archive", "a.duckdb", "--out", "out", "--evaluations", "5")
+        named = f"{model_at(server)},key_name=LAB_LOGIN"
+        ended = evolve(*RUN, *options, "--model", named, cwd=tmp_path, LAB_LOGIN=KEY)
         assert len(server.asked) >= 2
+        assert {one.headers["authorization"] for one in server.asked} == {f"Bearer {KEY}"}
     assert ended.code == 0, ended.err
     assert written(tmp_path) == []
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["judged"] == 5
