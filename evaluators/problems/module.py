@@ -28,6 +28,8 @@ _FAULTS = (
     TypeError,
     ValueError,
 )
+BY_ITSELF = "the file fails by itself too: call its functions in plain Python to see the whole traceback"
+ON_PATH = "a module of your own has to be on the import path: PYTHONPATH=FOLDER evolve ..."
 SMALLER = "make it smaller: --shape name=value for a size of the problem"
 
 
@@ -66,9 +68,7 @@ def telling_faults(problem_name: str, doing: str) -> Iterator[None]:
             message = f"problem {problem_name!r} does not fit in memory while {doing}: {line}"
             raise DeviceError(message, SMALLER) from fault
         message = f"problem {problem_name!r}: {doing} failed{_where(fault)}: {type(fault).__name__}: {line}"
-        raise ProblemError(
-            message, "the file fails by itself too: call its functions in plain Python to see the whole traceback"
-        ) from fault
+        raise ProblemError(message, ON_PATH if isinstance(fault, ModuleNotFoundError) else BY_ITSELF) from fault
 
 
 def _line_of(fault: BaseException) -> str:

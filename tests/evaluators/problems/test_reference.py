@@ -143,8 +143,9 @@ def test_a_file_that_does_not_import_says_so(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("import no_such_module\n" + TEMPLATE.format(forward=FORWARD, inputs=INPUTS))
     problem = load_problem(str(path))
-    with pytest.raises(ProblemError, match=r"reading the file failed at line 1: ModuleNotFoundError"):
+    with pytest.raises(ProblemError, match=r"reading the file failed at line 1: ModuleNotFoundError") as raised:
         Reference(problem, problem.small)
+    assert "PYTHONPATH" in raised.value.hint  # from its own folder, plain Python would find what is missing
 
 
 def test_a_shape_that_does_not_fit_in_memory_says_how_to_make_it_fit() -> None:
