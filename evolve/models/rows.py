@@ -86,8 +86,8 @@ def _program_speedup(summary: dict[str, Any], delivered: float | None) -> float 
     """A file without a winner is what the compiler wrote: no program of ours, unless it leaves work out."""
     is_lean = bool(summary.get("left_out"))
     files = [attempt for attempt in summary["attempts"] if (attempt["parts"] or is_lean) and attempt["is_correct"]]
-    correct = [file["speedup"] for file in files if file["speedup"] is not None]
-    return max([*correct, *([delivered] if delivered is not None else [])], default=None)
+    found = [*(file["speedup"] for file in files), _dict(summary.get("whole")).get("speedup"), delivered]
+    return max((speedup for speedup in found if speedup is not None), default=None)
 
 
 def _against(summary: dict[str, Any], speedup: float) -> dict[str, float]:

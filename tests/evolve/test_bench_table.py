@@ -209,6 +209,14 @@ def test_what_the_compiler_wrote_is_no_program_of_ours() -> None:
     assert not row_of(Path("m.py"), ended(FALLBACK, 0.99, (compilers,))).is_valid
 
 
+def test_a_correct_program_of_the_module_itself_counts_as_one() -> None:
+    summary = ended(FALLBACK, 1.0, ())
+    whole = {"speedup": 0.8, "n_judged": 40}
+    found = row_of(Path("m.py"), {**summary, "whole": whole})
+    assert (found.is_valid, found.program_speedup, found.speedup) == (True, 0.8, 1.0)
+    assert not row_of(Path("m.py"), {**summary, "whole": {**whole, "speedup": None}}).is_valid
+
+
 def test_the_efficiency_is_that_of_what_is_delivered() -> None:
     """Here a program of the module itself is, which is faster than the file that was put together."""
     won = Attempt(parts=("part",), is_correct=True, replaces_baseline=True, speedup=1.25, roofline_efficiency=0.7)
