@@ -80,6 +80,7 @@ class _Errand:
         self.usd = 0.0
         self.is_unpriced = False  # a model without a price was called
         self.excluded: set[str] = set()  # addresses
+        self.empty: set[str] = set()  # addresses whose answer held nothing, and was paid for: one more is enough
         self.ready_at: dict[str, float] = {}
         self.n_asked: Counter[str] = Counter()
         self.last = Refusal(FailureKind.NO_MODEL, "no model was asked")
@@ -331,8 +332,10 @@ class LlmClient:
         """Remembers a failure: for this request, and for the model."""
         address = offer.spec.address
         errand.last = refusal
-        if refusal.is_final:
+        if refusal.is_final or (refusal.kind is FailureKind.EMPTY and address in errand.empty):
             errand.excluded.add(address)
+        if refusal.kind is FailureKind.EMPTY:
+            errand.empty.add(address)
         pause_s = self.settings.backoff_s * 2.0 ** errand.n_asked[address]
         errand.n_asked[address] += 1
         pause_s = min(pause_s, self.settings.most_backoff_s) * (1 + _JITTER * errand.rng.random())

@@ -153,6 +153,17 @@ def test_the_same_model_is_tried_again() -> None:
     assert outcome.cost_usd == pytest.approx(2 * (100 * 10e-6 + 50 * 30e-6))
 
 
+def test_an_empty_answer_is_paid_for_and_asked_for_once_more() -> None:
+    patient = QUICK.model_copy(update={"n_tries": 8})
+    with LlmServer([answer("", finish_reason="length")]) as empty, LlmServer([answer("said")]) as other:
+        (alone,) = complete(client_of(spec(empty.api_base), settings=patient), request())
+        assert len(empty.asked) == 2
+        models = spec(empty.api_base, "empty"), spec(other.api_base, "other", weight=0.001)
+        (helped,) = complete(client_of(*models, settings=patient), request(preferred="openai/empty"))
+    assert isinstance(alone, Failure) and alone.kind is FailureKind.EMPTY and not alone.is_final
+    assert isinstance(helped, Completion) and helped.text == "said"
+
+
 def test_tries_end() -> None:
     with LlmServer([failing(500)]) as server:
         (outcome,) = complete(client_of(spec(server.api_base)), request())
