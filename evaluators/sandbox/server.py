@@ -31,7 +31,7 @@ from evaluators.sandbox.supervisor import Isolation, Job, Supervisor
 MAX_HEADER_BYTES = 64 * 1024
 MAX_FDS = 250
 REAP_S = 0.5
-N_JOBS_BEFORE_DYNAMO = 8  # a few children need it, most none; the first verdict of a run does not wait for it
+N_JOBS_BEFORE_DYNAMO = 64  # a few children need it, most none; the first verdict of a run does not wait for it
 
 
 @dataclass(frozen=True, slots=True)
