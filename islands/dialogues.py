@@ -18,7 +18,7 @@ from islands.grid import Occupant
 from islands.knowledge import KnowledgeBase
 from islands.llm.bandit import BanditState
 from islands.llm.claims import read_claim
-from islands.llm.exchange import Completion, Message, Outcome, Request
+from islands.llm.exchange import Completion, Failure, Message, Outcome, Request
 from islands.llm.plans import Plan
 from islands.llm.refusals import Refusal
 from islands.operators.llm import DialogueOperator, Opening, Stage, dialogue_operators
@@ -27,7 +27,7 @@ from islands.operators.llm.attempts import as_knowledge, compared
 from islands.operators.llm.choice import Choice, PlanAccount, paid
 from islands.operators.llm.dialogue import ArmSpend, Brief, DialogueSettings, DialogueState, Phase, Question, Written
 from islands.operators.llm.judge import Judge
-from islands.operators.llm.notebook import ComparedAttempt, Notebook, NotebookState
+from islands.operators.llm.notebook import ComparedAttempt, Notebook, NotebookState, WaitingPlan
 from islands.operators.llm.repair import answer_again, repair
 from islands.operators.llm.stage import facts_of
 from islands.prompts.facts import first_refusal
@@ -117,7 +117,7 @@ class Dialogues:
             self._ready.remove(dialogue_id)
         dialogue = self._keep(dialogue, **paid(dialogue, outcome))
         if not isinstance(outcome, Completion):
-            self._end(dialogue)
+            self._give_up(dialogue, outcome)
             return None
         said = Message(role="assistant", content=outcome.text)
         dialogue = self._keep(dialogue, messages=(*dialogue.messages, said))
@@ -318,6 +318,15 @@ class Dialogues:
         changed = dialogue.model_copy(update=changes)
         self._open[dialogue.dialogue_id] = changed
         return changed
+
+    def _give_up(self, dialogue: DialogueState, failure: Failure) -> None:
+        """Nobody answered. A plan is paid for: one that nobody began to carry out waits again, where that may pass."""
+        has_begun = any(message.role == "assistant" for message in dialogue.messages)
+        if dialogue.plan is not None and not has_begun and not failure.is_final:
+            waiting = WaitingPlan(plan=dialogue.plan, parent=dialogue.parents[0], planned_in=dialogue.planned_in)
+            self.notebook.plan([waiting])
+            dialogue = dialogue.model_copy(update={"planned_in": ""})  # its account stays open
+        self._end(dialogue)
 
     def _end(self, dialogue: DialogueState, octaves: float = 0.0) -> None:
         del self._open[dialogue.dialogue_id]

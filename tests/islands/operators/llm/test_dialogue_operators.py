@@ -11,6 +11,7 @@ import pytest
 from db.measures import Tier
 from islands.dialogues import DialogueSettings
 from islands.knowledge import Attempt, KnowledgeBase
+from islands.llm.exchange import Failure, FailureKind
 from islands.llm.models import Role
 from islands.operators import default_operators
 from islands.operators.llm import DialogueOperator, Stage, dialogue_operators
@@ -193,6 +194,21 @@ def test_plans_are_carried_out_one_by_one_and_compared_with_what_they_promised()
     assert attempt.cause
     (later,) = ask(dialogues, parent)
     assert "8 warps" in text_of(later) and "expected to be 1.25x faster, came to this: 1000.00 us" in text_of(later)
+
+
+def test_a_plan_whose_executor_is_out_of_order_for_a_while_is_carried_out_later() -> None:
+    dialogues = talking("plan")
+    (asked,) = ask(dialogues, elite())
+    dialogues.answered(asked.dialogue_id, said(PLANS))
+    (first,) = ask(dialogues, elite())
+    fault = Failure(kind=FailureKind.SERVER, reason="status 503", is_final=False)
+    dialogues.answered(first.dialogue_id, fault)
+    changes = [waiting.plan.change for waiting in dialogues.notebook.plans]
+    assert sorted(changes) == ["8 warps", "exp2"]
+    second, third = ask(dialogues, elite(), n=2)
+    assert {second.request.operator, third.request.operator} == {"execute"}
+    dialogues.answered(second.dialogue_id, fault.model_copy(update={"is_final": True}))
+    assert not dialogues.notebook.plans
 
 
 def test_an_answer_without_a_plan_goes_back_once() -> None:
