@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from pydantic import Field
 
+from db.llm_calls import LlmTotal
 from db.records import Evaluation, Problem, Record, Run
 from islands.summary import IslandSummary
 
@@ -61,6 +62,7 @@ class RunResult(Record):
     replaces_baseline: bool  # False: keep the baseline, nothing won
     evaluators_busy: tuple[float, ...] = ()  # for each, how much of the search it had a candidate, once warm
     counters: CounterReport | None = None  # None where no GPU judged
+    asked: LlmTotal | None = None  # what language models were asked, in sum over all sittings; None: nothing
     n_waiting: int = 0  # questions for language models that were written down and not answered
     digest: str = ""  # of a run that went in order: equal for two that judged the same, with the same results
     best_path: str = ""  # the best program on disk

@@ -35,6 +35,7 @@ from evolve.exchange import WAITS, Exchange, Offer, is_exchanged, offers_of
 from evolve.judging import JudgePool
 from evolve.knowledge import collect_knowledge
 from evolve.language import has_models, keys_of, limits_of, open_client, shares_of, spend_of
+from evolve.llm import sum_of
 from evolve.ordered import digest_of
 from evolve.output import write_results
 from evolve.preflight import check_start, wait_for_archive
@@ -358,6 +359,7 @@ class _Session:
             counters=self._counters.report if self._counters else None,
             best=best,
             replaces_baseline=best is not None and best.verdict.replaces_baseline,
+            asked=sum_of(await answer(self._archive.llm_totals.remote(self._run.run_id))),
             n_waiting=n_waiting,
             digest=await self._digest() if self._config.window else "",
         )

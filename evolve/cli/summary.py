@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from db.llm_calls import LlmTotal
 from db.records import RunStatus
 from evolve.cli.console import console, format_seconds
 from evolve.cli.endings import INTERRUPTED
@@ -49,6 +50,8 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
         ("judged", _judged(result)),
         ("ended by", _ending(result)),
     ]
+    if result.asked is not None:
+        lines.append(("models", _asked(result.asked, result.run.run_id, archive_option(archive))))
     if result.best is not None:
         lines.append(("program", result.best_path or result.best.candidate.program_id))
     if result.report_path:
@@ -69,6 +72,13 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
 def _ending(result: RunResult) -> str:
     reason = result.run.stop_reason or result.run.status.value
     return reason + _ENDINGS.get(reason, "")
+
+
+def _asked(total: LlmTotal, run_id: str, option: str) -> str:
+    """What language models were asked in all sittings, and what that cost as far as they have a price."""
+    dollars = "" if total.cost_usd is None else f", ${total.cost_usd:.4f}"
+    calls = f"{total.n_calls} call{'s' * (total.n_calls != 1)}"
+    return f"{calls}, {total.n_answered} answered{dollars}: evolve llm --run {run_id}{option}"
 
 
 def _ways_on(result: RunResult, option: str) -> list[tuple[str, str]]:

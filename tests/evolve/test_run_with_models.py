@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -188,6 +189,7 @@ def test_a_model_that_answers_rubbish_costs_no_evaluation(tmp_path: Path) -> Non
         assert len(server.asked) >= 2
         assert {one.headers["authorization"] for one in server.asked} == {f"Bearer {KEY}"}
     assert ended.code == 0, ended.err
+    assert re.search(r"models +\d+ calls, [1-9]\d* answered: evolve llm --run ", ended.out), ended.out
     assert written(tmp_path) == []
     assert json.loads((tmp_path / "out" / "summary.json").read_text())["judged"] == 5
 
