@@ -6,7 +6,6 @@ share those of the pieces that they share; where a piece stands is each program'
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -16,9 +15,9 @@ from typing import NamedTuple
 import libcst as cst
 from libcst._nodes.internal import CodegenState
 
-from db.hashing import pieces_of
+from db.hashing import canonical_source, pieces_of
 
-MAX_KEPT_PARTS = 512  # about 0.2 MB each
+MAX_KEPT_PARTS = 256  # about 0.2 MB each
 
 _LAYOUT_FIELD = re.compile(
     "whitespace.*|[lr](par|bracket|brace)|leading_lines|lines_after_decorators|trailing_whitespace|header|footer|comma"
@@ -100,7 +99,7 @@ def _placed(pieces: Sequence[str]) -> list[Placed]:
 
 @lru_cache(maxsize=MAX_KEPT_PARTS)
 def _part(text: str) -> Part:
-    ast.parse(text)  # libcst can take seconds to say that a text is no Python
+    canonical_source(text)  # libcst can take seconds to say that a text is no Python, and what was named is known to be
     return Part(cst.parse_module(text))
 
 
