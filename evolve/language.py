@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+import contextlib
+import os
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 
 from db.llm_calls import LlmCall, LlmTotal
@@ -27,6 +29,16 @@ def keys_of(config: RunConfig, environ: MutableMapping[str, str]) -> Keys:
         ConfigError: a model that cannot be read.
     """
     return take_keys(environ, [spec.key_name for spec in read_models(config.models) if spec.key_name])
+
+
+@contextlib.contextmanager
+def without_keys(config: RunConfig) -> Iterator[None]:
+    """Inside, the environment holds no key, so that no process that is started there has one. Raises as `keys_of`."""
+    keys = keys_of(config, os.environ)
+    try:
+        yield
+    finally:
+        os.environ.update(keys.hand_over())
 
 
 def open_client(config: RunConfig, keys: Keys, run_id: str, journal: Callable[[LlmCall], None]) -> LlmClient:

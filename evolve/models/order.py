@@ -12,6 +12,7 @@ from evaluators.decomposition.foresight import foreseen_shares
 from evaluators.hardware import load_hardware
 from evaluators.problems import load_problem
 from evolve.config import RunConfig
+from evolve.language import without_keys
 from evolve.models.places import summary_in
 
 
@@ -34,7 +35,8 @@ def in_order_of_gain(
     unmeasured = [module for module, share in shares.items() if share is None]
     problems = {module: problem for module in unmeasured if (problem := _problem_of(module, config))}
     asked, hardware = list(problems), load_hardware(config.target)
-    foreseen = foreseen_shares(list(problems.values()), hardware, on_look=lambda index: on_look(asked[index]))
+    with without_keys(config):
+        foreseen = foreseen_shares(list(problems.values()), hardware, on_look=lambda index: on_look(asked[index]))
     shares |= dict(zip(asked, foreseen, strict=True))
     return sorted(places, key=lambda module: -1.0 if (share := shares[module]) is None else share, reverse=True)
 

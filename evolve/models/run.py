@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -15,12 +16,12 @@ from evolve.cluster import connected
 from evolve.config import RunConfig
 from evolve.device import resolve_device
 from evolve.exchange import is_exchanged
-from evolve.language import has_models
+from evolve.language import has_models, without_keys
 from evolve.models.budget import Allotment
 from evolve.models.improve import Tools, ignore, improve
 from evolve.models.judging import WholeJudge
 from evolve.models.output import write_model
-from evolve.models.records import ModelRun, OnModelEvent
+from evolve.models.records import Attempt, ModelRun, OnModelEvent, PartResult
 from evolve.models.searching import search_one
 from evolve.preflight import check_start
 from evolve.run import new_run_id
@@ -61,7 +62,9 @@ def run_model(config: RunConfig, on_event: OnModelEvent = ignore) -> ModelRun:
     folder = Path(config.out or f"evolve-out/{run_id}")
     with WholeJudge(problem, config, run_id) as judge, _ray(config):
         search = partial(search_one, config=config, folder=folder / "searches", on_event=on_event)
-        tools = Tools(partial(_take_apart, judge=judge, config=config), search, judge.judge)
+        tools = Tools(
+            partial(_take_apart, judge=judge, config=config), search, partial(_judge_whole, judge=judge, config=config)
+        )
         budget = Allotment(config.evaluations, config.time_s)
         has_start = bool(problem.seeds or config.seed_programs or has_models(config))
         ended = improve(problem, tools, budget, tries_whole=has_start, on_event=on_event)
@@ -80,11 +83,17 @@ def weights_folder(archive: Path) -> Path:
 def _take_apart(problem: Problem, *, judge: WholeJudge, config: RunConfig) -> Decomposition:
     """Compiled the faster way; where that cannot be taken apart (templates of products, for example), the plain way."""
     folder = weights_folder(Path(config.archive))
-    way = judge.open()
-    found = decompose(problem, folder=folder, way=way, precision=config.precision)
-    if found.graph is None and way != "compile":
-        found = decompose(problem, folder=folder, precision=config.precision)
+    with without_keys(config):
+        way = judge.open()
+        found = decompose(problem, folder=folder, way=way, precision=config.precision)
+        if found.graph is None and way != "compile":
+            found = decompose(problem, folder=folder, precision=config.precision)
     return found
+
+
+def _judge_whole(source: str, parts: Sequence[PartResult], *, judge: WholeJudge, config: RunConfig) -> Attempt:
+    with without_keys(config):
+        return judge.judge(source, parts)
 
 
 def check_wanted(config: RunConfig) -> None:

@@ -268,8 +268,10 @@ def test_modules_that_can_gain_most_come_first(tmp_path: Path) -> None:
     assert [module.stem for module in ordered] == ["mostly_kernels", "mostly_products", "broken"]
 
 
-def test_the_table_is_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
-    """What is known is not run again, whatever comes first; one module after the other without several GPUs."""
+def test_the_table_is_in_the_order_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known is not run again, whatever comes first; one module after the other without several GPUs. Modules
+    are looked at in a process that no key of a language model reaches."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-marker-0123456789")
     modules, out = modules_in(tmp_path, "z", "known", "a"), tmp_path / "out"
     rows, looked = list[BenchRow](), list[Path]()
     (out / "known").mkdir(parents=True)
@@ -278,7 +280,12 @@ def test_the_table_is_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
     def improve(config: RunConfig) -> ModelRun:
         raise RuntimeError(f"a fault of evolve, met by {Path(config.problem).stem}")
 
-    table = bench_here(modules, config_in(tmp_path), improve, folder=out, on_row=rows.append, on_look=looked.append)
+    def look(module: Path) -> None:
+        assert "OPENAI_API_KEY" not in os.environ
+        looked.append(module)
+
+    table = bench_here(modules, config_in(tmp_path), improve, folder=out, on_row=rows.append, on_look=look)
+    assert os.environ["OPENAI_API_KEY"] == "sk-marker-0123456789"
     assert [module.stem for module in looked] == ["z", "a"]
     assert [row.module for row in table.rows] == ["z", "known", "a"] and table.rows[1].is_known
     assert [row.module for row in rows] == ["known", "z", "a"]
