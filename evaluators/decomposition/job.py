@@ -8,9 +8,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +42,10 @@ from evaluators.problems.module import load_module
 from evaluators.problems.reference import Reference
 from evaluators.versions import software_versions
 
+Seen = TypeVar("Seen")
+
 INPUTS_SEED = 0
+OUT_OF_MEMORY = "the GPU ran out of memory"
 RTOL = ATOL = 1e-3  # of a part's first program and its reference against Inductor's kernels
 
 NOTES = (
@@ -127,6 +131,8 @@ def made_of(
         found |= _taken_apart(problem, captured, model, inputs, folder)
     except DecompositionError as error:
         found["reason"] = error.message
+    except torch.OutOfMemoryError:
+        found["reason"] = f"{OUT_OF_MEMORY} while the model was taken apart"
     return found | {"seconds": {"compile": compiled - start, "decompose": time.perf_counter() - compiled}}
 
 
@@ -242,20 +248,24 @@ class Taking:
 
     def _examined(self, parts: Sequence[Part]) -> list[tuple[Part, Problem | str]]:
         """Every part's problem, or why there is none; all in one replay."""
-        given: dict[str, list[Tensor]] = {}
+        given: dict[str, list[Tensor] | None] = {}
         answers: list[tuple[Part, Problem | str]] = []
 
         def before(index: int, scope: dict[str, Any]) -> None:
             for part in (p for p in parts if p.first == index):
-                given[part.name] = self.replay.inputs(part, scope)
+                given[part.name] = _if_it_fits(partial(self.replay.inputs, part, scope))
 
         def after(index: int, scope: dict[str, Any]) -> None:
             for part in (p for p in parts if p.last == index):
-                outputs = self.replay.outputs(part, scope)
-                answers.append((part, self._problem_of(part, given.pop(part.name), outputs)))
+                inputs = given.pop(part.name)
+                answer = None if inputs is None else _if_it_fits(partial(self._answer, part, inputs, scope))
+                answers.append((part, answer or f"{OUT_OF_MEMORY} when it was looked at"))
 
         self.replay.run(before, after)
         return answers
+
+    def _answer(self, part: Part, inputs: list[Tensor], scope: Mapping[str, Any]) -> Problem | str:
+        return self._problem_of(part, inputs, self.replay.outputs(part, scope))
 
     def _problem_of(self, part: Part, inputs: list[Tensor], outputs: list[Tensor]) -> Problem | str:
         """A part's problem with the strongest reference that agrees with Inductor's kernels on the real inputs."""
@@ -290,6 +300,15 @@ class Taking:
         path = (self._folder / f"{name}.pt").resolve()
         torch.save({key: value.cpu() for key, value in weights.items()}, path)
         return str(path)
+
+
+def _if_it_fits(look: Callable[[], Seen]) -> Seen | None:
+    """What a look at tensors finds; None where they leave no memory for it."""
+    try:
+        return look()
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        return None
 
 
 def _too_small(share: float) -> str:
