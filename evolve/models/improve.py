@@ -76,7 +76,7 @@ def improve(
     on_event(TakenApart(decomposition=decomposition))
     alone = whole_only(decomposition)
     searches = _Searches(tools, budget, on_event)
-    whole = searches.whole(problem) if tries_whole else None
+    whole = searches.whole(problem, alone) if tries_whole else None
     parts = searches.parts(decomposition.parts) if alone is None else []
     is_lean = bool(decomposition.left_out)
     attempts = deliver(best_apart(parts), _attempting(decomposition, tools, on_event), is_lean=is_lean)
@@ -105,9 +105,14 @@ class _Searches:
         self._on_event = on_event
         self.is_interrupted = False
 
-    def whole(self, problem: Problem) -> Found:
-        """The module itself, within a small share of the budget."""
-        return self._one(WHOLE, 1.0, problem, allotted(self._left, [WHOLE_SHARE, 1 - WHOLE_SHARE]))
+    def whole(self, problem: Problem, alone: tuple[RootCause, str] | None) -> Found:
+        """The module itself, within a small share of the budget.
+
+        Where nobody could take it apart, nothing says that there is little to gain, and it gets all.
+        """
+        is_small = alone is None or alone[0] is not RootCause.NOT_DECOMPOSED
+        shares = [WHOLE_SHARE, 1 - WHOLE_SHARE] if is_small else [1.0]
+        return self._one(WHOLE, 1.0, problem, allotted(self._left, shares))
 
     def parts(self, parts: Sequence[PartProblem]) -> list[PartResult]:
         """Every part, in order of the time that it takes.

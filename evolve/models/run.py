@@ -29,7 +29,7 @@ from evolve.run import new_run_id
 
 def is_taken_apart(config: RunConfig) -> bool:
     """Whether a run is that of a whole model: `parts` says so, or, left to itself, a module on a GPU of this machine
-    that has no first program and nobody to write one.
+    that has no first program, unless answers of language models are carried or recorded.
 
     Raises:
         ProblemError: there is no such problem.
@@ -42,8 +42,8 @@ def is_taken_apart(config: RunConfig) -> bool:
     if config.parts == "always":
         check_wanted(config)
         return True
-    has_start = bool(problem.seeds or config.seed_programs or config.seed_from or has_models(config))
-    return problem.kind == "kernelbench" and not has_start and resolve_device(config.device) is DeviceKind.CUDA
+    is_one_search = bool(problem.seeds or config.seed_programs or config.seed_from) or _needs_one_search(config)
+    return problem.kind == "kernelbench" and not is_one_search and resolve_device(config.device) is DeviceKind.CUDA
 
 
 def run_model(config: RunConfig, on_event: OnModelEvent = ignore) -> ModelRun:
@@ -103,7 +103,7 @@ def check_wanted(config: RunConfig) -> None:
         ConfigError: answers of language models are to be carried or recorded, which only one search can do.
         DeviceError: this machine has no GPU, or another device is chosen.
     """
-    if is_exchanged(config) or config.llm.record or config.llm.replay:
+    if _needs_one_search(config):
         raise ConfigError(
             "a model in parts is several searches: answers of language models cannot be carried or recorded for it",
             "leave llm.mode, llm.record and llm.replay out, or search it as one kernel: evolve run FILE --parts never",
@@ -111,6 +111,11 @@ def check_wanted(config: RunConfig) -> None:
     if resolve_device(config.device) is not DeviceKind.CUDA:
         hint = "evolve run FILE --parts never searches a module as one kernel, without one"
         raise DeviceError("taking a module apart needs a GPU on this machine", hint)
+
+
+def _needs_one_search(config: RunConfig) -> bool:
+    """Whether answers of language models are carried or recorded: a file of answers is that of one search."""
+    return bool(is_exchanged(config) or config.llm.record or config.llm.replay)
 
 
 def _ray(config: RunConfig) -> contextlib.AbstractContextManager[None]:

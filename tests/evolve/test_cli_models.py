@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from support.evolving import Ended, evolve
 
+from db.records import DeviceKind
 from evolve.config import make_config
+from evolve.models import run as models_run
 from evolve.models.run import is_taken_apart
 
 MODULE = """
@@ -60,8 +62,27 @@ def test_answers_that_are_carried_go_with_one_search(folder: Path) -> None:
     assert ended.code == 2 and "cannot be carried or recorded" in ended.complaint[0]
 
 
-def test_a_module_is_left_whole_where_it_has_a_start_or_no_gpu(folder: Path) -> None:
+def test_a_module_is_left_whole_where_there_is_no_gpu(folder: Path) -> None:
     values = {"problem": str(folder / "mine.py"), "device": "cpu"}
     assert not is_taken_apart(make_config(values))
     assert not is_taken_apart(make_config({**values, "models": ["openai/any"]}))
-    assert not is_taken_apart(make_config({**values, "parts": "never", "device": "cuda"}))
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_apart"),
+    [
+        ({}, True),
+        ({"models": ["openai/any"]}, True),  # the module itself is searched beside its parts
+        ({"models": ["openai/any"], "llm": {"record": "answers.jsonl"}}, False),
+        ({"models": ["openai/any"], "llm": {"mode": "exchange"}}, False),
+        ({"llm": {"replay": "answers.jsonl"}}, False),
+        ({"parts": "never"}, False),
+        ({"seed_from": ["earlier.duckdb"]}, False),
+        ({"seed_programs": ["first.py"]}, False),
+    ],
+)
+def test_a_module_on_a_gpu_is_taken_apart_unless_it_is_one_search(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, object], is_apart: bool
+) -> None:
+    monkeypatch.setattr(models_run, "resolve_device", lambda _: DeviceKind.CUDA)
+    assert is_taken_apart(make_config({"problem": str(folder / "mine.py"), "device": "cuda", **asked})) is is_apart

@@ -412,6 +412,14 @@ def test_a_module_with_somebody_to_ask_is_tried_as_a_whole_within_a_small_share(
     assert ended.result.outcome is ModelOutcome.SYNTHESIS_FAILED
 
 
+def test_a_module_that_cannot_be_taken_apart_gets_all_of_the_budget_as_a_whole() -> None:
+    bench = Bench("lstm", {WHOLE: 1.4}, always(wrong()))
+    in_pieces = {"n_graphs": 3, "reason": "the model falls into 3 graphs"}
+    bench.decomposition = bench.decomposition.model_copy(update=in_pieces)
+    ended = bench.run(tries_whole=True)
+    assert bench.searched == [(WHOLE, Allotment(200, 60.0))] and ended.result.speedup == 1.4
+
+
 def test_the_better_of_the_whole_and_the_parts_is_delivered() -> None:
     better = Bench("conv_epilogue", {GROUP: 2.0, WHOLE: 1.3}, always(accepted(1.1))).run(tries_whole=True)
     assert better.result.speedup == 1.3 and not any(p.is_used for p in better.parts)
