@@ -17,7 +17,7 @@ from libcst._nodes.internal import CodegenState
 
 from db.hashing import canonical_source, pieces_of
 
-MAX_KEPT_PARTS = 256  # about 0.2 MB each
+MAX_KEPT_PARTS = 512  # about 0.2 MB each
 
 _LAYOUT_FIELD = re.compile(
     "whitespace.*|[lr](par|bracket|brace)|leading_lines|lines_after_decorators|trailing_whitespace|header|footer|comma"
