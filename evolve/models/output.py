@@ -8,17 +8,20 @@ from pathlib import Path
 
 from db.errors import ArchiveError
 from db.live import open_for_reading
+from db.records import Run
 from evaluators.decomposition.records import Decomposition
 from evaluators.report import BaselineReport
+from evolve.config import make_config
 from evolve.models.dominant import dominant_operation
 from evolve.models.places import SUMMARY
-from evolve.models.records import Attempt, ModelRun, PartResult
-from evolve.reports.build import write_report
+from evolve.models.records import Attempt, Conditions, ModelRun, PartResult
+from evolve.reports.build import build_report
+from evolve.reports.model import FILES, REPORT, write_page
 
 
 def write_model(ended: ModelRun, archive: Path, folder: Path) -> ModelRun:
-    """Writes `best.py` where there is something to deliver, `parts/NAME.py`, `summary.json` and, where a file was
-    judged, `report.html`; returns the run with their paths.
+    """Writes `best.py` where there is something to deliver, `parts/NAME.py`, `summary.json`, the page of the model
+    (`report.html`) and, where files were judged, the report on those (`files.html`); returns the run with their paths.
 
     Raises:
         ArchiveError: the folder cannot be written.
@@ -28,14 +31,15 @@ def write_model(ended: ModelRun, archive: Path, folder: Path) -> ModelRun:
         for part in ended.parts:
             if part.found.source:
                 (folder / "parts" / f"{part.name}.py").write_text(part.found.source.rstrip() + "\n")
-        paths = {"folder": str(folder)}
+        paths = {"folder": str(folder), "report_path": str(folder / REPORT)}
         if ended.best_source:
             (folder / "best.py").write_text(ended.best_source.rstrip() + "\n")
             paths["best_path"] = str(folder / "best.py")
-        if any(attempt.program_id for attempt in ended.attempts):
-            paths["report_path"] = str(_write_report(archive, ended.run_id, folder))
-        ended = ended.model_copy(update=paths)
-        (folder / SUMMARY).write_text(json.dumps(summary_of(ended), indent=2) + "\n")
+        told = _told_by_archive(ended, archive, folder)
+        ended = ended.model_copy(update={**paths, "conditions": told})
+        summary = summary_of(ended)
+        (folder / SUMMARY).write_text(json.dumps(summary, indent=2) + "\n")
+        write_page(summary, folder, folder)
     except ArchiveError:  # which is an OSError too
         raise
     except OSError as error:
@@ -64,8 +68,10 @@ def summary_of(ended: ModelRun) -> dict[str, object]:
         "extern_share": round(decomposition.extern_share, 4),
         "notes": list(decomposition.notes),
         "left_out": list(decomposition.left_out),
+        "steps": [share.model_dump() for share in decomposition.shares],
         "seconds": {**decomposition.seconds, "all": round(ended.elapsed_s, 2)},
         "versions": decomposition.versions,
+        "conditions": ended.conditions.model_dump(mode="json") if ended.conditions else None,
         "parts": [_part_row(part) for part in ended.parts],
         "left_alone": [left.model_dump() for left in ended.left_alone],
         "whole": ended.whole.model_dump(exclude={"source"}) if ended.whole else None,
@@ -90,9 +96,11 @@ def _part_row(part: PartResult) -> dict[str, object]:
     found = part.found.model_dump(exclude={"source"})
     return {
         "name": part.name,
+        "first": part.first,
+        "last": part.last,
         "kernels": list(part.kernels),
-        "share": round(part.share, 4),
-        "gain": round(part.gain, 4),
+        "share": round(part.share, 6),
+        "gain": round(part.gain, 6),
         "is_used": part.is_used,
         **found,
     }
@@ -102,6 +110,25 @@ def _attempt_row(attempt: Attempt) -> dict[str, object]:
     return attempt.model_dump(mode="json", exclude={"source"})
 
 
-def _write_report(archive: Path, run_id: str, folder: Path) -> Path:
+def _told_by_archive(ended: ModelRun, archive: Path, folder: Path) -> Conditions | None:
+    """Writes the report on the files that were judged, and answers with what the archive knows of the run."""
+    if not archive.exists():
+        return None
     with contextlib.closing(open_for_reading(archive)) as reader:
-        return write_report(reader, run_id, folder)
+        if all(run.run_id != ended.run_id for run in reader.runs()):
+            return None
+        if any(attempt.program_id for attempt in ended.attempts):
+            (folder / FILES).write_text(build_report(reader, ended.run_id), encoding="utf-8")
+        return conditions_of(reader.run(ended.run_id))
+
+
+def conditions_of(run: Run) -> Conditions:
+    """Those of a run, by its configuration."""
+    config = make_config(run.config)
+    return Conditions(
+        started_at=run.started_at,
+        evaluations=config.evaluations,
+        time_s=config.time_s,
+        islands=config.islands,
+        models=config.models,
+    )

@@ -73,6 +73,16 @@ class Attempt(Record):
         return not self.parts and not self.is_correct
 
 
+class Conditions(Record):
+    """When a model was improved, with how much budget and whom to ask."""
+
+    started_at: float  # seconds since the epoch
+    evaluations: int  # verdicts of all searches together, at most
+    time_s: float | None = None  # of all searches together, at most
+    islands: int = 1
+    models: tuple[str, ...] = ()
+
+
 class ModelRun(Record):
     """How it ended. `best_source` is the delivered file, empty where the baseline stays."""
 
@@ -90,6 +100,7 @@ class ModelRun(Record):
     precision: PrecisionClass = PrecisionClass.REFERENCE
     hardware: str = ""
     baseline: BaselineReport | None = None  # how fast the module runs eagerly and compiled
+    conditions: Conditions | None = None  # as the archive has them
     folder: str = ""
     best_path: str = ""
     report_path: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -61,7 +62,7 @@ def row_of(module: Path, summary: dict[str, Any]) -> BenchRow:
         speedup=speedup,
         program_speedup=_program_speedup(summary, speedup if is_optimized else None),
         baseline=summary.get("baseline", ""),
-        against=_against(summary, speedup),
+        against=against_of(summary, speedup),
         precision=summary.get("precision", PrecisionClass.REFERENCE),
         dominant=dominant.get("operation"),
         dominant_share=dominant.get("share", 0.0),
@@ -90,7 +91,7 @@ def _program_speedup(summary: dict[str, Any], delivered: float | None) -> float 
     return max((speedup for speedup in found if speedup is not None), default=None)
 
 
-def _against(summary: dict[str, Any], speedup: float) -> dict[str, float]:
+def against_of(summary: Mapping[str, Any], speedup: float) -> dict[str, float]:
     """Over every way of running the module that was timed by the method of the fastest.
 
     What is delivered was timed side by side with the fastest way alone; the others follow from its time and theirs.

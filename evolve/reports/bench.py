@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evolve.models.figures import Figures
 from evolve.models.sheets import TEXTS, bucket_words, module_sheet, percent, sheets_of, times
 from evolve.models.table import BenchTable
 from evolve.reports.charts import Scale
+from evolve.reports.pages import environment
 
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 56, 538, 18, 254
@@ -19,14 +19,6 @@ LEAST_SPAN = 1.2  # the curve is drawn up to this speed-up at least
 
 def page_of(table: BenchTable) -> str:
     """One self-contained HTML page. The same table gives the same page."""
-    environment = Environment(
-        loader=PackageLoader("evolve.reports"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters.update(times=times, percent=percent)
     classes = [
         {
             "figures": figures,
@@ -36,7 +28,7 @@ def page_of(table: BenchTable) -> str:
         }
         for figures in table.classes
     ]
-    template = environment.get_template("bench.html.j2")
+    template = environment(times=times, percent=percent).get_template("bench.html.j2")
     return template.render(table=table, modules=module_sheet(table.rows), classes=classes, texts=TEXTS)
 
 

@@ -13,10 +13,11 @@ import pytest
 from support.runs import make_evaluations, make_problem, make_run, one_evaluation
 
 from db.records import LatencyKind
-from evolve.reports.build import flatten, format_seconds, format_us, render
+from evolve.reports.build import flatten, render
 from evolve.reports.charts import Scale, convergence, heat_colour, heat_map
 from evolve.reports.facts import gather
 from evolve.reports.highlight import diff_lines, source_html
+from evolve.reports.pages import format_seconds, format_us
 
 PROBLEM = make_problem()
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
