@@ -55,6 +55,15 @@ def test_a_kernel_comes_over_whole() -> None:
     assert any("acc += tl.load(part_ptr" in s and "num_warps=2" in s for s in sources)
 
 
+def test_what_is_known_of_two_parents_is_not_said_of_two_others() -> None:
+    one = parent_of(SOURCES["split_sum"])
+    for n in (2, 8, 2):
+        mate = parent_of(one.source.replace("num_warps=1", f"num_warps={n}").replace("num_warps=4", "num_warps=16"))
+        children = [Crossover().propose([one, mate], random.Random(seed)) for seed in range(8)]
+        taken = {choices(child.source)["final_mean/0/num_warps"] for child in children if child is not None}
+        assert taken == {"1", str(n)}
+
+
 def test_strangers_and_twins_have_no_child() -> None:
     softmax, linear = parent_of(SOURCES["row_softmax"]), parent_of(SOURCES["linear"])
     assert Crossover().propose([softmax, linear], random.Random(0)) is None
