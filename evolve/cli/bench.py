@@ -20,11 +20,12 @@ from evolve.models.fleet import Seat
 from evolve.models.records import ModelRun
 from evolve.models.rows import BenchRow
 from evolve.models.run import check_wanted, run_model
-from evolve.models.sheets import percent, times
+from evolve.models.sheets import percent, setting_lines, times
 from evolve.models.sitting import bench_here
 from evolve.models.table import BenchTable, as_values
 from evolve.models.written import write_table
 
+GOES_ON = "the same command goes on where this one stopped"
 COLUMNS = [
     Column("module", "module", is_whole=True),
     Column("outcome", "outcome"),
@@ -53,6 +54,9 @@ def bench(
     config: opt.Config = None,
     preset: opt.Preset = "",
     precision: opt.Precision = None,
+    seed_from: opt.SeedFrom = None,
+    knowledge: opt.Knowledge = None,
+    model: opt.Models = None,
     gpus: Annotated[
         int | None,
         typer.Option(
@@ -65,7 +69,8 @@ def bench(
     """Improve every module of a folder, and print the outcomes.
 
     `--evaluations` and `--time` are for each module. Modules that can gain most come first, one on each GPU at a time.
-    What has results in the folder already is not run again. Ends with 1 where a module could not be run.
+    What has results in the folder already is not run again: the same command goes on after Ctrl-C. Ends with 1 where
+    a module could not be run.
     """
     files = modules_of(modules)
     options = {
@@ -74,32 +79,51 @@ def bench(
         "evaluations": evaluations,
         "time_s": parse_duration(time) if time else None,
         "precision": precision.value if precision else None,
+        "seed_from": list(map(str, seed_from)) if seed_from else None,
+        "knowledge": knowledge,
+        "models": model or None,
     }
     settings = load_config(str(files[0]), preset=preset, file=config, sets=sets or (), options=options)
-    check_wanted(settings)
-    is_quiet = quiet or as_json
-    improve = partial(_improve, is_quiet=is_quiet)
-    table = bench_here(
-        files,
-        settings,
-        improve,
-        n_gpus=gpus,
-        folder=out,
-        on_row=_ignore if is_quiet else _say,
-        on_begin=_ignore_seat if is_quiet else _say_seat,
-        on_look=_ignore_look if is_quiet else _say_look,
-    )
+    table = _sit(files, settings, out, gpus, is_quiet=quiet or as_json)
     written = write_table(table, out)
     if as_json:
         print_json(as_values(table))
     else:
         print_table([row_values(row) for row in table.rows], COLUMNS)
-        console().print("\n".join(summary_lines(table)))
+        console().print("\n".join([*setting_lines(table), *summary_lines(table)]))
         console().print(f"  table  {', '.join(map(str, written))}")
-    if len(table.rows) < len(files):
-        raise typer.Exit(INTERRUPTED)
-    if table.n_errors:
-        raise typer.Exit(NEGATIVE)
+    code, remark = ending_of(table, len(files))
+    if remark:
+        note(remark)
+    if code:
+        raise typer.Exit(code)
+
+
+def ending_of(table: BenchTable, n_modules: int) -> tuple[int, str]:
+    """The exit code, and where it was interrupted how to go on."""
+    if len(table.rows) < n_modules or table.is_interrupted:
+        n_left = n_modules - sum(not (row.is_interrupted or row.error) for row in table.rows)
+        return INTERRUPTED, f"interrupted with {n_left} of {n_modules} modules left: {GOES_ON}"
+    return (NEGATIVE if table.n_errors else 0), ""
+
+
+def _sit(files: list[Path], settings: RunConfig, out: Path, gpus: int | None, *, is_quiet: bool) -> BenchTable:
+    """One sitting, watched. A GPU has to be there where a module is left to run."""
+    try:
+        return bench_here(
+            files,
+            settings,
+            partial(_improve, is_quiet=is_quiet),
+            n_gpus=gpus,
+            folder=out,
+            on_row=_ignore if is_quiet else _say,
+            on_begin=_ignore_seat if is_quiet else _say_seat,
+            on_look=_ignore_look if is_quiet else _say_look,
+            check=partial(check_wanted, settings),
+        )
+    except KeyboardInterrupt:
+        note(GOES_ON)
+        raise
 
 
 def _improve(config: RunConfig, *, is_quiet: bool) -> ModelRun:

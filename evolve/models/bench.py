@@ -45,13 +45,13 @@ def bench(
     rows: list[BenchRow] = []
     for module in modules:
         place = place_of(module, folder, config.shapes)
-        row, is_interrupted = known_row(module, place), False
+        row = known_row(module, place)
         if row is None:
             own = knowing(config).model_copy(update={"problem": str(module), "out": str(place), "parts": "always"})
-            row, is_interrupted = _improved(module, own, improve)
+            row = _improved(module, own, improve)
         rows.append(row)
         on_row(row)
-        if is_interrupted:
+        if row.is_interrupted:
             break
     return BenchTable(rows=tuple(rows))
 
@@ -100,12 +100,12 @@ def failed_row(module: Path, config: RunConfig, error: str) -> BenchRow:
     return BenchRow(module=module.stem, level=level_of(module), precision=config.precision, error=error)
 
 
-def _improved(module: Path, config: RunConfig, improve: Improve) -> tuple[BenchRow, bool]:
+def _improved(module: Path, config: RunConfig, improve: Improve) -> BenchRow:
     try:
         ended = improve(config)
     except Exception as error:  # the boundary of a module, whatever its file does to us: the others stand
-        return failed_row(module, config, _told(error, Path(config.out))), False
-    return row_of(module, json.loads(json.dumps(summary_of(ended)))), ended.is_interrupted
+        return failed_row(module, config, _told(error, Path(config.out)))
+    return row_of(module, json.loads(json.dumps(summary_of(ended))))
 
 
 def _told(error: Exception, place: Path) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import html
 
-from evolve.models.sheets import Sheet, module_sheet, sheets_of
+from evolve.models.sheets import Sheet, module_sheet, setting_lines, sheets_of
 from evolve.models.table import BenchTable
 
 
 def markdown_of(table: BenchTable) -> str:
     """The whole document. What modules and errors say is text and cannot become markup."""
-    pieces = ["# Whole models", _sheet(module_sheet(table.rows), level=2)]
+    settings = [_text(line) for line in setting_lines(table)]
+    pieces = ["# Whole models", *settings, _sheet(module_sheet(table.rows), level=2)]
     for figures in table.classes:
         pieces.append(f"## Precision class {figures.precision.value}")
         pieces += [_sheet(sheet, level=3) for sheet in sheets_of(figures)]

@@ -12,6 +12,7 @@ from pydantic import Field
 from db.records import PrecisionClass, Record
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evolve.models.dominant import Operation
+from evolve.models.records import Conditions
 
 Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0, le=1.001, allow_inf_nan=False)]  # shares of a sum round up
@@ -38,10 +39,14 @@ class BenchRow(Record):
     n_parts: int = 0
     n_used: int = 0
     seconds: float = 0.0
+    hardware: str = ""  # as torch reports it
+    versions: dict[str, str] = Field(default_factory=dict)
+    conditions: Conditions | None = None
     reason: str = ""
     error: str = ""
     best_path: str = ""
     is_known: bool = False  # from an earlier sitting
+    is_interrupted: bool = False  # it is run again the next time
 
     @property
     def is_valid(self) -> bool:
@@ -72,8 +77,12 @@ def row_of(module: Path, summary: dict[str, Any]) -> BenchRow:
         n_parts=len(summary["parts"]),
         n_used=sum(part["is_used"] for part in summary["parts"]),
         seconds=summary["seconds"]["all"],
+        hardware=summary.get("hardware", ""),
+        versions=_dict(summary.get("versions")),
+        conditions=_dict(summary.get("conditions")) or None,
         reason=summary["reason"],
         best_path=summary["best_path"],
+        is_interrupted=summary.get("is_interrupted", False),
     )
 
 

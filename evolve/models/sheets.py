@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import NamedTuple
 
 from evaluators.decomposition.classify import ModelOutcome
 from evolve.models.figures import Bucket, Counted, Figures, Group, Spread
 from evolve.models.rows import BenchRow
-from evolve.models.table import ClassFigures
+from evolve.models.table import BenchTable, ClassFigures, Setting
 
 NOTHING = "-"
+SOFTWARE = ("driver", "torch", "triton", "python")  # the versions that a table names
 TEXTS = frozenset({"outcome", "root cause", "dominant", "remarks", "why", "what"})  # columns that hold no figures
 
 
@@ -21,6 +23,41 @@ class Sheet(NamedTuple):
     lead: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+
+
+def setting_lines(table: BenchTable) -> list[str]:
+    """What the modules were run on, with which software, when and with how much budget; a line for those alike."""
+    settings = table.settings
+    if len(settings) < 2:
+        return [_setting_words(one) for one in settings]
+    lines = [f"{', '.join(one.modules)}: {_setting_words(one)}" for one in settings]
+    is_mixed = len({one.hardware for one in settings}) > 1
+    return [*lines, "Figures over all modules are over different GPUs."] if is_mixed else lines
+
+
+def _setting_words(one: Setting) -> str:
+    software = [f"{name} {one.versions[name]}" for name in SOFTWARE if name in one.versions]
+    days = sorted({_day(at) for at in (one.first_at, one.last_at) if at is not None})
+    return "; ".join(
+        filter(
+            None,
+            (
+                one.hardware or "a GPU that is not known",
+                ", ".join(software),
+                " to ".join(days),
+                _budget_words(one),
+            ),
+        )
+    )
+
+
+def _budget_words(one: Setting) -> str:
+    if one.evaluations is None:
+        return ""
+    limits = [f"{one.evaluations} verdicts"] + ([_duration(one.time_s)] if one.time_s is not None else [])
+    islands = f", {one.islands} island{'s' if one.islands != 1 else ''}" if one.islands else ""
+    asked = f", with {', '.join(one.models)}" if one.models else ""
+    return f"at most {' and '.join(limits)} for a module{islands}{asked}"
 
 
 def module_sheet(rows: Sequence[BenchRow]) -> Sheet:
@@ -186,6 +223,18 @@ def times(ratio: float | None) -> str:
 
 def percent(share: float) -> str:
     return f"{share:.0%}"
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
+
+
+def _duration(seconds: float) -> str:
+    """1h02m, 2m, 90s."""
+    minutes, rest = divmod(round(seconds), 60)
+    if rest or not minutes:
+        return f"{round(seconds)}s"
+    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m"
 
 
 def counted(found: Counted | None) -> str:

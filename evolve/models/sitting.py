@@ -27,6 +27,7 @@ def bench_here(
     on_row: Callable[[BenchRow], None] = lambda _: None,
     on_begin: Callable[[Path, Seat], None] = lambda *_: None,
     on_look: Callable[[Path], None] = lambda _: None,
+    check: Callable[[], None] = lambda: None,
 ) -> BenchTable:
     """Improves every module once on GPUs of this machine, those that can gain most first; the table is in their order.
 
@@ -37,6 +38,7 @@ def bench_here(
         n_gpus: how many GPUs to use; None takes all.
         on_begin: called with a module that a process of its own begins, and where.
         on_look: called with a module when it is looked at to see what it can gain, before anything runs.
+        check: called once where a module is left to run, before anything else is done for it. It may raise.
 
     Raises:
         ConfigError: there are not so many GPUs here, or a cluster is to do it.
@@ -47,11 +49,13 @@ def bench_here(
     known = [row for module, place in places.items() if (row := known_row(module, place))]
     names = {row.module for row in known}
     unknown = [module for module in modules if module.stem not in names]
-    seats = _seats(config, n_gpus, len(unknown))
+    if unknown:
+        check()
+    seats = _seats(config, n_gpus, len(unknown)) if unknown else []
     for row in known:
         on_row(row)
     unknown = in_order_of_gain({module: places[module] for module in unknown}, config, on_look)
-    if seats and unknown:
+    if seats:
         rows = bench_side_by_side(unknown, config, seats, folder=folder, on_row=on_row, on_begin=on_begin)
     else:
         rows = list(bench(unknown, config, improve, folder=folder, on_row=on_row).rows)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from markupsafe import Markup
 
 from evolve.models.figures import Figures
-from evolve.models.sheets import TEXTS, bucket_words, module_sheet, percent, sheets_of, times
+from evolve.models.sheets import TEXTS, bucket_words, module_sheet, percent, setting_lines, sheets_of, times
 from evolve.models.table import BenchTable
 from evolve.reports.charts import Scale
 from evolve.reports.pages import environment
@@ -29,7 +29,13 @@ def page_of(table: BenchTable) -> str:
         for figures in table.classes
     ]
     template = environment(times=times, percent=percent).get_template("bench.html.j2")
-    return template.render(table=table, modules=module_sheet(table.rows), classes=classes, texts=TEXTS)
+    return template.render(
+        table=table,
+        settings=setting_lines(table),
+        modules=module_sheet(table.rows),
+        classes=classes,
+        texts=TEXTS,
+    )
 
 
 def bars_of(figures: Figures) -> list[tuple[str, int, float]]:

@@ -11,7 +11,7 @@ from support.evolving import evolve
 from db.errors import ConfigError, ProblemError
 from evaluators.decomposition.classify import ModelOutcome, ModelResult, RootCause
 from evaluators.problems import load_problem
-from evolve.cli.bench import row_values, summary_lines
+from evolve.cli.bench import ending_of, row_values, summary_lines
 from evolve.config import RunConfig, make_config
 from evolve.models.bench import bench, modules_of
 from evolve.models.dominant import Operation
@@ -157,6 +157,32 @@ def test_places_without_a_module_and_two_of_one_name(tmp_path: Path) -> None:
         (tmp_path / folder / "one.py").write_text("")
     with pytest.raises(ConfigError, match="two modules are called one"):
         modules_of([tmp_path / "a", tmp_path / "b"])
+
+
+def test_an_interrupted_sitting_says_how_to_go_on_also_after_its_last_module(
+    modules: list[Path], tmp_path: Path
+) -> None:
+    cut = run(modules, Improving(interrupted="equal"), tmp_path)
+    goes_on = "the same command goes on where this one stopped"
+    assert ending_of(cut, 5) == (130, f"interrupted with 5 of 5 modules left: {goes_on}")  # one could not be run
+    last = run(modules, Improving(interrupted="products"), tmp_path)
+    assert len(last.rows) == 5 and last.is_interrupted
+    assert ending_of(last, 5) == (130, f"interrupted with 2 of 5 modules left: {goes_on}")
+    assert ending_of(run(modules, Improving(), tmp_path), 5) == (1, "")
+    assert ending_of(run(modules[1:], Improving(), tmp_path), 4) == (0, "")
+
+
+def test_the_table_of_what_is_known_needs_no_gpu(tmp_path: Path) -> None:
+    """And options of language models, knowledge and earlier archives are those of a run."""
+    (tmp_path / "fast.py").write_text(module_text("fast"))
+    run([tmp_path / "fast.py"], Improving(), tmp_path)
+    options = ("--out", "out", "--set", "device=cpu", "--model", "openai/any", "--knowledge", "none")
+    known = evolve("bench", "fast.py", *options, "--seed-from", "lab.duckdb", cwd=tmp_path)
+    assert known.code == 0 and "optimized" in known.out and "torch 2.11.0+cu130" in known.out
+    assert (tmp_path / "out" / "bench.html").exists()
+    (tmp_path / "other.py").write_text(module_text("other"))
+    more = evolve("bench", "fast.py", "other.py", *options, cwd=tmp_path)
+    assert more.code == 2 and "needs a GPU" in more.complaint[0]
 
 
 def test_without_a_gpu_it_says_so_at_once(tmp_path: Path) -> None:

@@ -22,10 +22,10 @@ from evolve.models.dominant import Operation, dominant_operation, operation_of
 from evolve.models.figures import distribution_of, fast_p_curve, figures_of, spread_of
 from evolve.models.markdown import markdown_of
 from evolve.models.output import summary_of
-from evolve.models.records import Attempt, ModelRun
+from evolve.models.records import Attempt, Conditions, ModelRun
 from evolve.models.rows import BenchRow, level_of, row_of
-from evolve.models.sheets import module_sheet, sheets_of
-from evolve.models.table import BenchTable
+from evolve.models.sheets import module_sheet, setting_lines, sheets_of
+from evolve.models.table import BenchTable, as_values
 from evolve.models.written import write_table
 from evolve.reports.bench import fast_p_picture, page_of
 from tests.support.decompositions import decomposition_of
@@ -130,6 +130,44 @@ def test_work_is_left_out_where_the_file_is_delivered(outcome: str, left_out: tu
     told |= {"attempts": [attempt], "seconds": {"all": 1.0}, "left_out": ["half"]}
     found = row_of(Path("m.py"), told)
     assert (found.left_out, found.program_speedup) == (left_out, 1.2)
+
+
+# ----------------------------------------------------------------------------------------------------------- settings
+
+H200: dict[str, Any] = {"hardware": "NVIDIA H200", "versions": {"torch": "2.11.0", "driver": "580.1", "python": "3.12.3"}}
+DAY = 24 * 3600.0
+
+
+def at(day: int, **more: Any) -> Conditions:
+    return Conditions(started_at=20000 * DAY + day * DAY, **{"evaluations": 120, "islands": 8, **more})
+
+
+def test_modules_that_ran_alike_share_a_line_and_others_have_their_own() -> None:
+    alike = (
+        row("a", **H200, conditions=at(3, time_s=300.0)),
+        row("b", **H200, conditions=at(1, time_s=300.0)),
+        BenchRow(module="f", error="it was no module"),
+    )
+    assert setting_lines(BenchTable(rows=alike)) == [
+        "NVIDIA H200; driver 580.1, torch 2.11.0, python 3.12.3; 2024-10-05 to 2024-10-07; "
+        "at most 120 verdicts and 5m for a module, 8 islands"
+    ]
+    asked = row("c", hardware="NVIDIA <A10>", conditions=at(1, islands=1, models=("openai/any",)))
+    table = BenchTable(rows=(*alike, asked, row("d")))
+    first, second, third, mixed = setting_lines(table)
+    assert first.startswith("a, b: NVIDIA H200;")
+    assert second == "c: NVIDIA <A10>; 2024-10-05; at most 120 verdicts for a module, 1 island, with openai/any"
+    assert third == "d: a GPU that is not known" and "different GPUs" in mixed
+    assert "a, b: NVIDIA H200; driver 580.1" in markdown_of(table) and "NVIDIA &lt;A10&gt;" in page_of(table)
+    values = as_values(table)["settings"]
+    assert isinstance(values, list) and [one["modules"] for one in values] == [["a", "b"], ["c"], ["d"]]
+
+
+def test_a_row_says_what_it_was_run_on() -> None:
+    summary = {**ended(OPTIMIZED, 1.25, ()), **H200, "conditions": at(1).model_dump(mode="json")}
+    found = row_of(Path("m.py"), summary)
+    assert (found.hardware, found.versions["driver"], found.conditions) == ("NVIDIA H200", "580.1", at(1))
+    assert row_of(Path("m.py"), {**summary, "conditions": "some"}).conditions is None
 
 
 # --------------------------------------------------------------------------------------------------------------- rows
