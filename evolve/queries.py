@@ -6,7 +6,7 @@ Each function takes an open archive (`db.live.open_for_reading`) and returns rec
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -207,7 +207,7 @@ def lineage(archive: ArchiveReader, program_id: str) -> list[LineageRow]:
 
 
 def latest_run(archive: ArchiveReader) -> Run:
-    """The run that started last.
+    """The run that started last; where that is the search of a part of a model, the run of the model.
 
     Raises:
         NotFoundError: the archive holds no run.
@@ -215,7 +215,21 @@ def latest_run(archive: ArchiveReader) -> Run:
     runs = archive.runs()
     if not runs:
         raise NotFoundError("the archive holds no run", "start one: evolve run softmax")
-    return runs[-1]
+    return _model_of(runs[-1], runs) or runs[-1]
+
+
+def folder_of(run: Run) -> Path:
+    """The folder that a run writes its results to."""
+    return Path(str(run.config.get("out") or f"evolve-out/{run.run_id}"))
+
+
+def _model_of(run: Run, runs: Sequence[Run]) -> Run | None:
+    """The run of the model whose folder holds that of a search: MODEL/searches/PART (see evolve.models.run)."""
+    searches = folder_of(run).parent
+    if searches.name != "searches":
+        return None
+    around = [one for one in runs if folder_of(one) == searches.parent and one.started_at <= run.started_at]
+    return around[-1] if around else None
 
 
 def _device_us(elite: Elite) -> float:

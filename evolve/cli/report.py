@@ -10,12 +10,15 @@ import typer
 from db.errors import ArchiveError
 from evolve.cli.options import DEFAULT_ARCHIVE, Archive
 from evolve.queries import latest_run, reading
-from evolve.reports.build import write_report
+from evolve.reports.model import write_report_of
 
 
 def report(
     run: Annotated[
-        str | None, typer.Argument(help="The run.  [default: the latest of the archive]", metavar="RUN")
+        str | None,
+        typer.Argument(
+            help="The run.  [default: the latest of the archive; after a model that of the whole]", metavar="RUN"
+        ),
     ] = None,
     archive: Archive = DEFAULT_ARCHIVE,
     out: Annotated[
@@ -24,13 +27,13 @@ def report(
 ) -> None:
     """Write the HTML report of a run.
 
-    Prints the path of the file.
+    After a whole model that is the page of the model. Prints the path of the file.
     """
     with reading(archive) as reader:
-        run_id = run or latest_run(reader).run_id
-        folder = out or Path("evolve-out") / run_id
+        told = reader.run(run) if run else latest_run(reader)
+        folder = out or Path("evolve-out") / told.run_id
         try:
-            path = write_report(reader, run_id, folder)
+            path = write_report_of(reader, told, folder)
         except ArchiveError:  # which is an OSError too
             raise
         except OSError as error:

@@ -51,6 +51,8 @@ class Group(Record):
     n: int
     outcomes: dict[str, int]
     causes: dict[str, int]
+    dominant: dict[str, int]
+    distribution: tuple[Bucket, ...]  # of what is delivered
     geomean: float | None
 
 
@@ -177,6 +179,8 @@ def _group(rows: Sequence[BenchRow]) -> Group:
         n=len(rows),
         outcomes=_tally(str(row.outcome) for row in rows if row.outcome is not None),
         causes=_tally(str(row.cause) for row in rows if row.cause is not None),
+        dominant=_tally(str(row.dominant or UNKNOWN) for row in rows),
+        distribution=distribution_of(speedups, len(rows)),
         geomean=geomean(speedups) if speedups else None,
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -89,6 +89,7 @@ def sheets_of(figures: ClassFigures) -> list[Sheet]:
 
 
 Both = tuple[Figures, Figures]
+Levels = Mapping[str, Group]
 HEADS = ("all", "without degenerate")
 
 
@@ -174,12 +175,31 @@ def _groups(title: str, lead: str, both: Both, field: str) -> Sheet:
 
 
 def _levels(both: Both) -> list[Sheet]:
-    """Levels as groups, and root causes by level."""
-    causes = list(both[0].causes)
-    groups = _groups("Level", "Of KernelBench, as the module's folder says.", both, "levels")
-    rows = tuple((level, *(str(group.causes.get(c, 0)) for c in causes)) for level, group in both[0].levels.items())
-    by_level = Sheet("Root causes by level", "Modules that fell back, over all.", ("level", *causes), rows)
-    return [groups, by_level] if causes else [groups]
+    """Levels as groups; speed-ups, dominant operations and root causes by level."""
+    levels = both[0].levels
+    found = [_groups("Level", "Of KernelBench, as the module's folder says.", both, "levels"), _distribution_by(levels)]
+    kinds, causes = list(both[0].dominant), list(both[0].causes)
+    lead = "What takes the largest share of a module's device time, over all: modules of each kind."
+    found.append(_tallies("Dominant operation by level", lead, levels, kinds, lambda group: group.dominant))
+    if causes:
+        lead = "Modules that fell back, over all."
+        found.append(_tallies("Root causes by level", lead, levels, causes, lambda group: group.causes))
+    return found
+
+
+def _tallies(
+    title: str, lead: str, levels: Levels, names: Sequence[str], of: Callable[[Group], dict[str, int]]
+) -> Sheet:
+    """How many modules of each level have each of some names."""
+    rows = tuple((level, *(str(of(group).get(name, 0)) for name in names)) for level, group in levels.items())
+    return Sheet(title, lead, ("level", *names), rows)
+
+
+def _distribution_by(levels: Levels) -> Sheet:
+    buckets = next(iter(levels.values())).distribution if levels else ()
+    rows = tuple((level, *(str(b.counted.n) for b in group.distribution)) for level, group in levels.items())
+    lead = "Speed-ups of what is delivered, over all: modules in each range."
+    return Sheet("Speed-ups by level", lead, ("level", *map(bucket_words, buckets)), rows)
 
 
 def _fast_p(both: Both) -> Sheet:

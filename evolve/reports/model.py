@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,13 +10,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from db.records import PrecisionClass, Record
+from db.reading import ArchiveReader
+from db.records import PrecisionClass, Record, Run
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evaluators.decomposition.records import LeftAlone, Share
 from evaluators.report import BaselineTime
 from evolve.models.places import summary_in
 from evolve.models.records import Attempt, Conditions, Found
 from evolve.models.rows import against_of
+from evolve.queries import folder_of
+from evolve.reports.build import write_report
 from evolve.reports.pages import environment
 
 REPORT, FILES, BEST = "report.html", "files.html", "best.py"
@@ -267,13 +271,19 @@ def write_page(summary: Mapping[str, Any], place: Path, page_folder: Path) -> Pa
     return path
 
 
-def model_summary(run_id: str, places: Sequence[Path]) -> tuple[Path, dict[str, Any]] | None:
-    """The first of some folders that holds the results of a whole model's run, with its summary."""
-    for place in places:
+def write_report_of(archive: ArchiveReader, run: Run, directory: Path) -> Path:
+    """Writes the page of a run to `directory`/report.html and returns that path: that of the model where the run was a
+    whole model's and its summary is still in its folder or in `directory`, else the report on what was judged.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
+    for place in (folder_of(run), directory):
         summary = summary_in(place)
-        if summary is not None and summary.get("run") == run_id and "attempts" in summary:
-            return place, summary
-    return None
+        if summary is not None and summary.get("run") == run.run_id and "attempts" in summary:
+            with contextlib.suppress(ValueError):  # somebody changed it
+                return write_page(summary, place, directory)
+    return write_report(archive, run.run_id, directory)
 
 
 def _percent(share: float) -> str:

@@ -95,6 +95,17 @@ def test_modules_are_grouped_by_what_dominates_them_and_by_level() -> None:
     assert figures.levels["2"].causes == {"GEMM-dominant": 1, "speed gate": 1} and figures.levels["1"].causes == {}
 
 
+def test_levels_are_broken_down_by_speed_operation_and_cause() -> None:
+    sheets = {sheet.title: sheet for sheet in sheets_of(BenchTable(rows=ROWS).classes[0])}
+    operations = sheets["Dominant operation by level"]
+    assert operations.columns == ("level", "softmax", "gemm", "reduction", "scan", "unknown")
+    assert operations.rows == (("1", "2", "0", "0", "0", "0"), ("2", "0", "1", "1", "1", "1"))
+    speeds = sheets["Speed-ups by level"]
+    assert speeds.columns[1:3] == ("up to 0.97", "0.97 to 1.03") and speeds.columns[-1] == "above 3.00"
+    assert speeds.rows == (("1", "0", "0", "0", "1", "1", "0", "0", "0"), ("2", "0", "2", "0", "0", "0", "0", "0", "1"))
+    assert sheets["Root causes by level"].rows == (("1", "0", "0"), ("2", "1", "1"))
+
+
 def test_every_baseline_has_its_own_wins() -> None:
     against = figures_of(ROWS).against
     assert (against["eager"].n_wins, against["eager"].n_ties, against["eager"].n_losses) == (2, 1, 0)
@@ -134,7 +145,10 @@ def test_work_is_left_out_where_the_file_is_delivered(outcome: str, left_out: tu
 
 # ----------------------------------------------------------------------------------------------------------- settings
 
-H200: dict[str, Any] = {"hardware": "NVIDIA H200", "versions": {"torch": "2.11.0", "driver": "580.1", "python": "3.12.3"}}
+H200: dict[str, Any] = {
+    "hardware": "NVIDIA H200",
+    "versions": {"torch": "2.11.0", "driver": "580.1", "python": "3.12.3"},
+}
 DAY = 24 * 3600.0
 
 
@@ -336,7 +350,8 @@ def test_every_sheet_has_both_figures_and_equal_rows() -> None:
     sheets = sheets_of(BenchTable(rows=ROWS).classes[0])
     assert [sheet.title for sheet in sheets] == [
         *("Outcomes", "Speed-ups", "Against each baseline", "Distribution", "Dominant operation", "Level"),
-        *("Root causes by level", "fast_p", "Degenerate problems"),
+        *("Speed-ups by level", "Dominant operation by level", "Root causes by level", "fast_p"),
+        "Degenerate problems",
     ]
     assert all(len(cells) == len(sheet.columns) for sheet in sheets for cells in sheet.rows)
     assert sheets[0].rows[1] == ("optimized", "3 (50%)", "2 (40%)")

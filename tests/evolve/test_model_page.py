@@ -19,7 +19,8 @@ from evaluators.decomposition.records import Decomposition
 from evaluators.report import BaselineReport, BaselineTime
 from evolve.models.output import summary_of, write_model
 from evolve.models.records import Attempt, Conditions, Found, ModelRun, PartResult
-from evolve.reports.model import facts_of, links_in, page_of, shares_by_kind, step_facts, write_page
+from evolve.queries import latest_run, reading
+from evolve.reports.model import facts_of, links_in, page_of, shares_by_kind, step_facts, write_page, write_report_of
 from tests.support.decompositions import decomposition_of
 from tests.support.runs import make_problem, make_run, one_evaluation
 
@@ -233,6 +234,47 @@ def test_the_same_page_is_made_again_from_the_summary(tmp_path: Path) -> None:
     told = json.loads((path.parent / "summary.json").read_text())
     again = write_page(told, path.parent, tmp_path / "again")
     assert again.read_text().replace("../out/", "") == path.read_text()
+
+
+def model_in(archive: Path, out: Path) -> tuple[str, str]:
+    """The runs of a model and of the search of one of its parts, in an archive."""
+    problem = make_problem()
+    whole = make_run(problem, run_id="whole")
+    whole = whole.model_copy(update={"config": {"problem": "m.py", "out": str(out)}})
+    search = {"config": {"problem": "p", "out": str(out / "searches" / "part_9_9")}}
+    part_run = make_run(problem, run_id="part").model_copy(update={**search, "started_at": whole.started_at + 9})
+    with ProgramArchive.open(archive) as opened:
+        opened.add_problem(problem)
+        for run in (whole, part_run):
+            opened.add_run(run)
+            opened.insert([one_evaluation(problem, run, 1, 50.0)])
+    return whole.run_id, part_run.run_id
+
+
+def report(archive: Path, run: str | None, folder: Path) -> str:
+    with reading(archive) as reader:
+        return write_report_of(reader, reader.run(run) if run else latest_run(reader), folder).read_text()
+
+
+def test_the_report_after_a_model_is_that_of_the_model(tmp_path: Path) -> None:
+    archive, out = tmp_path / "a.duckdb", tmp_path / "out"
+    whole, part_run = model_in(archive, out)
+    write_model(model().model_copy(update={"run_id": whole}), archive, out)
+    pages = [report(archive, run, tmp_path / "again") for run in (None, whole, part_run)]
+    assert ["a whole model" in page for page in pages] == [True, True, False]
+    assert 'href="../out/files.html"' in pages[0]
+    (out / "summary.json").write_text(json.dumps({"run": whole, "attempts": 3}))
+    changed = report(archive, None, tmp_path / "again")
+    assert "a whole model" not in changed and f"evolve run {whole}" in changed
+
+
+def test_a_search_whose_model_is_not_in_the_archive_is_the_latest_run(tmp_path: Path) -> None:
+    problem = make_problem()
+    alone = make_run(problem).model_copy(update={"config": {"problem": "p", "out": "gone/searches/part_9_9"}})
+    with ProgramArchive.open(tmp_path / "a.duckdb") as archive:
+        archive.add_problem(problem)
+        archive.add_run(alone)
+        assert latest_run(archive).run_id == alone.run_id
 
 
 def test_a_model_of_many_kernels_lists_the_longest() -> None:
