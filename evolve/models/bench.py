@@ -89,7 +89,7 @@ def known_row(module: Path, place: Path) -> BenchRow | None:
     if summary is None:
         return None
     try:
-        row = row_of(module, summary).model_copy(update={"is_known": True})
+        row = row_of(module, summary).model_copy(update={"is_known": True, "folder": place.name})
         return None if summary["is_interrupted"] else row
     except (ValueError, KeyError, TypeError, ValidationError):
         return None
@@ -105,7 +105,8 @@ def _improved(module: Path, config: RunConfig, improve: Improve) -> BenchRow:
         ended = improve(config)
     except Exception as error:  # the boundary of a module, whatever its file does to us: the others stand
         return failed_row(module, config, _told(error, Path(config.out)))
-    return row_of(module, json.loads(json.dumps(summary_of(ended))))
+    row = row_of(module, json.loads(json.dumps(summary_of(ended))))
+    return row.model_copy(update={"folder": Path(config.out).name})
 
 
 def _told(error: Exception, place: Path) -> str:

@@ -45,6 +45,7 @@ class BenchRow(Record):
     reason: str = ""
     error: str = ""
     best_path: str = ""
+    folder: str = ""  # the name of the one with its results, in that of the table
     is_known: bool = False  # from an earlier sitting
     is_interrupted: bool = False  # it is run again the next time
 

@@ -12,6 +12,7 @@ from evolve.models.rows import BenchRow
 from evolve.models.table import BenchTable, ClassFigures, Setting
 
 NOTHING = "-"
+MOST_NAMES = 6  # of modules in a line of prose
 SOFTWARE = ("driver", "torch", "triton", "python")  # the versions that a table names
 TEXTS = frozenset({"outcome", "root cause", "dominant", "remarks", "why", "what"})  # columns that hold no figures
 
@@ -30,9 +31,15 @@ def setting_lines(table: BenchTable) -> list[str]:
     settings = table.settings
     if len(settings) < 2:
         return [_setting_words(one) for one in settings]
-    lines = [f"{', '.join(one.modules)}: {_setting_words(one)}" for one in settings]
+    lines = [f"{_names(one.modules)}: {_setting_words(one)}" for one in settings]
     is_mixed = len({one.hardware for one in settings}) > 1
     return [*lines, "Figures over all modules are over different GPUs."] if is_mixed else lines
+
+
+def _names(modules: Sequence[str]) -> str:
+    """All of a few, the first of many."""
+    n_more = len(modules) - MOST_NAMES
+    return ", ".join(modules[:MOST_NAMES]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def _setting_words(one: Setting) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from markupsafe import Markup
 
@@ -17,8 +17,12 @@ LEFT, RIGHT, TOP, BOTTOM = 56, 538, 18, 254
 LEAST_SPAN = 1.2  # the curve is drawn up to this speed-up at least
 
 
-def page_of(table: BenchTable) -> str:
-    """One self-contained HTML page. The same table gives the same page."""
+def page_of(table: BenchTable, links: Mapping[str, str] | None = None) -> str:
+    """One self-contained HTML page. The same table and links give the same page.
+
+    Args:
+        links: addresses of modules' own pages, by their names.
+    """
     classes = [
         {
             "figures": figures,
@@ -35,6 +39,7 @@ def page_of(table: BenchTable) -> str:
         modules=module_sheet(table.rows),
         classes=classes,
         texts=TEXTS,
+        links=links or {},
     )
 
 

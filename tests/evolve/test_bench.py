@@ -179,7 +179,7 @@ def test_the_table_of_what_is_known_needs_no_gpu(tmp_path: Path) -> None:
     options = ("--out", "out", "--set", "device=cpu", "--model", "openai/any", "--knowledge", "none")
     known = evolve("bench", "fast.py", *options, "--seed-from", "lab.duckdb", cwd=tmp_path)
     assert known.code == 0 and "optimized" in known.out and "torch 2.11.0+cu130" in known.out
-    assert (tmp_path / "out" / "bench.html").exists()
+    assert '<a href="fast/report.html">fast</a>' in (tmp_path / "out" / "bench.html").read_text()
     (tmp_path / "other.py").write_text(module_text("other"))
     more = evolve("bench", "fast.py", "other.py", *options, cwd=tmp_path)
     assert more.code == 2 and "needs a GPU" in more.complaint[0]

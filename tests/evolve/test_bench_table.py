@@ -177,6 +177,11 @@ def test_modules_that_ran_alike_share_a_line_and_others_have_their_own() -> None
     assert isinstance(values, list) and [one["modules"] for one in values] == [["a", "b"], ["c"], ["d"]]
 
 
+def test_of_many_modules_a_line_names_the_first() -> None:
+    many = [row(f"m{n}", **H200) for n in range(9)]
+    assert setting_lines(BenchTable(rows=(*many, row("d"))))[0].startswith("m0, m1, m2, m3, m4, m5 and 3 more: NVIDIA")
+
+
 def test_a_row_says_what_it_was_run_on() -> None:
     summary = {**ended(OPTIMIZED, 1.25, ()), **H200, "conditions": at(1).model_dump(mode="json")}
     found = row_of(Path("m.py"), summary)
@@ -372,6 +377,17 @@ def test_three_files_are_written_of_any_table(rows: tuple[BenchRow, ...], tmp_pa
     assert [path.name for path in paths] == ["bench.json", "bench.md", "bench.html"]
     assert len(json.loads(paths[0].read_text())["modules"]) == len(rows)
     assert all(path.stat().st_size for path in paths)
+
+
+def test_names_lead_to_the_pages_that_there_are(tmp_path: Path) -> None:
+    for place in ("a-0123456789abcdef", "b b"):
+        (tmp_path / place).mkdir()
+    (tmp_path / "b b" / "report.html").touch()
+    rows = (row("a", folder="a-0123456789abcdef"), row("b", folder="b b"), BenchRow(module="f", error="x"))
+    page = write_table(BenchTable(rows=rows), tmp_path)[2]
+    balance = Balance()
+    balance.feed(page.read_text())
+    assert balance.addresses == ["b%20b/report.html"] and not balance.wrong and not balance.open
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
