@@ -10,6 +10,7 @@ from evaluators.sandbox.client import Zygote, zygote_environment
 from evaluators.sandbox.limits import PATIENCE_S, Limits
 from evaluators.sandbox.starting import Nursery, SandboxError, Start, execute
 
+TRACED_WITH = "numpy.ma"  # what sorting out addresses imports, in every child that traces
 INTERPRET_PRELOAD = ("evaluators.interpreter.job", "evaluators.interpreter.shims:apply")
 LIMITS = Limits(patience_s=PATIENCE_S)
 
@@ -21,7 +22,9 @@ def start_compiler(start: Start = execute) -> Zygote:
 
 def start_interpreter(preload: tuple[str, ...] = (), start: Start = execute) -> Zygote:
     """The process that children which trace are forked from: one that interprets cannot compile. Takes seconds."""
-    return Zygote(interpret=True, preload=[*TRACE_PRELOAD, *preload], limits=LIMITS, renews=True, start=start)
+    return Zygote(
+        interpret=True, preload=[*TRACE_PRELOAD, TRACED_WITH, *preload], limits=LIMITS, renews=True, start=start
+    )
 
 
 class StartingZygotes:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import signal
@@ -23,7 +22,6 @@ from evaluators.late_dynamo import delay_dynamo
 
 MAX_REQUEST_BYTES = 256 * 1024
 REAP_S = 0.5
-FAKE_TENSORS = "torch.fx.experimental.symbolic_shapes"  # what they import when they are first used
 
 
 def main() -> None:
@@ -47,10 +45,12 @@ def main() -> None:
 
 def _import_torch() -> None:
     import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
 
     torch.set_num_threads(1)  # before any operation: a child forked after a parallel one hangs in its own first
     delay_dynamo()
-    importlib.import_module(FAKE_TENSORS)
+    with FakeTensorMode():  # imports what every zygote would when it first makes and copies one
+        torch.empty(4).copy_(torch.empty(4))
     gc.collect()
     gc.freeze()  # zygotes need not walk, and so copy, what was made here
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from evaluators.late_dynamo import delay_dynamo, import_dynamo
+from evaluators.late_dynamo import delay_dynamo
 from evaluators.sandbox import landlock, namespaces, warmup
 from evaluators.sandbox.limits import Limits, ProcessCgroup, cgroup_name, find_pids_cgroup
 from evaluators.sandbox.supervisor import Isolation, Job, Supervisor
@@ -31,7 +31,6 @@ from evaluators.sandbox.supervisor import Isolation, Job, Supervisor
 MAX_HEADER_BYTES = 64 * 1024
 MAX_FDS = 250
 REAP_S = 0.5
-N_JOBS_BEFORE_DYNAMO = 64  # a few children need it, most none; the first verdict of a run does not wait for it
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,9 @@ def serve(control: socket.socket) -> None:
     settings = _settings(request)
     _warm_up(settings)
     warmup.check_no_cuda()
-    _settle_memory()
+    gc.collect()
+    gc.freeze()
+    warmup.gather_memory()
     control.send(json.dumps(_ready(settings)).encode())
     alive_fd, alive_end = os.pipe()
     try:
@@ -73,13 +74,6 @@ def serve(control: socket.socket) -> None:
         os.close(alive_end)
         _reap(wait=True)
         shutil.rmtree(settings.run_folder, ignore_errors=True)
-
-
-def _settle_memory() -> None:
-    """What children share with this process stays shared, and is quick to fork."""
-    gc.collect()
-    gc.freeze()
-    warmup.gather_memory()
 
 
 def _preload(name: str) -> None:
@@ -172,9 +166,6 @@ def _serve(control: socket.socket, settings: Settings, alive_fd: int, alive_end:
         if not header:
             return
         n_jobs += 1
-        if n_jobs == N_JOBS_BEFORE_DYNAMO:
-            import_dynamo()
-            _settle_memory()
         if os.fork() == 0:
             control.close()
             os.close(alive_end)
