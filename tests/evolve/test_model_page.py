@@ -150,6 +150,15 @@ def test_every_cause_is_explained(cause: RootCause) -> None:
     assert "Why the baseline stays" in words(page_of(summary(model(result)), {}))
 
 
+def test_a_match_says_what_came_of_the_files_and_a_failed_synthesis_says_that() -> None:
+    matched = ModelResult(outcome=ModelOutcome.MATCHED, speedup=1.0, reason="no part got faster")
+    assert "within 3% of the fastest baseline: no part got faster" in words(page_of(summary(model(matched)), {}))
+    failed = ModelResult(outcome=ModelOutcome.SYNTHESIS_FAILED, speedup=1.0, reason="no first kernel was right")
+    text = words(page_of(summary(model(failed, whole=Found(n_judged=9))), {}))
+    assert "was asked for a first program of the module: no first kernel was right" in text
+    assert "What was found is within 3%" not in text
+
+
 def test_needless_work_and_a_degenerate_problem_are_told() -> None:
     apart = decomposition_of("conv_epilogue").model_copy(
         update={"left_out": ("a <b>diagonal</b>",), "degenerate": "an output is constant"}
