@@ -14,9 +14,10 @@ from pathlib import Path
 import duckdb
 
 LOG_BYTES = 64 << 20  # some 14,000 programs
-# every checkpoint leaves a piece of each table that grew, and later ones bring small pieces together; one merge
-# rewrites up to 122,880 rows, which takes a second or two
+# every checkpoint leaves a piece of each table that grew, and those of idle moments bring small pieces together; one
+# merge rewrites up to 122,880 rows, which takes a second or two
 N_MERGES = 1
+WITHOUT_MERGES = {"max_vacuum_tasks": "0"}  # how DuckDB is configured, for all others
 
 
 class Checkpoints:
@@ -46,7 +47,11 @@ class Checkpoints:
             duckdb.Error: not now; nothing is lost.
         """
         with self._lock, self._connection.cursor() as cursor:
-            cursor.execute("CHECKPOINT")
+            cursor.execute(f"SET GLOBAL max_vacuum_tasks = {N_MERGES}")
+            try:
+                cursor.execute("CHECKPOINT")
+            finally:
+                cursor.execute("SET GLOBAL max_vacuum_tasks = 0")
 
     def consider(self) -> None:
         """After a commit: begins a checkpoint in a thread where the log has grown long, and does not wait for it."""
@@ -60,14 +65,9 @@ class Checkpoints:
             self._thread.join()
 
     def _run_meanwhile(self) -> None:
-        """A quick one, without merges."""
         # the log keeps everything, and a fault of the file is told to whoever asks or writes next
         with suppress(duckdb.Error), self._lock, self._connection.cursor() as cursor:
-            cursor.execute("SET GLOBAL max_vacuum_tasks = 0")
-            try:
-                cursor.execute("CHECKPOINT")
-            finally:
-                cursor.execute(f"SET GLOBAL max_vacuum_tasks = {N_MERGES}")
+            cursor.execute("CHECKPOINT")
 
     def _n_log_bytes(self) -> int:
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 
-from db.checkpoints import N_MERGES
+from db.checkpoints import WITHOUT_MERGES
 from db.errors import ArchiveBusyError, ArchiveError
 from db.migrations import check_version, load_steps, migrate
 
@@ -118,7 +118,7 @@ def _connect_once(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
 def _open_file(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
     config = {
         "checkpoint_threshold": CHECKPOINT_THRESHOLD,
-        "max_vacuum_tasks": str(N_MERGES),
+        **WITHOUT_MERGES,
         "autoinstall_known_extensions": "false",  # never reach for the network
         # an owner's questions are small, and its cores belong to the search
         "threads": str(min(4, os.cpu_count() or 1)) if read_only else "1",
