@@ -12,6 +12,7 @@ from db.errors import EvolveError, SeedError
 from db.records import EntryPoint, Problem, Tolerance, Workload
 from evaluators.problems.checks import check_kernelbench, check_triton, kind_of
 from evaluators.problems.files import SourceFile
+from evaluators.problems.importable import importable_file, read_importable
 from evaluators.problems.parts import extract, needed_names, squeezed
 from evaluators.problems.shrink import shrink
 from evaluators.problems.sizes import Number, Size, module_sizes
@@ -25,13 +26,14 @@ _TOLERANCES_FORM = 'TOLERANCES = {"float32": (1e-4, 1e-5)}: dtype of an output t
 
 
 def load_problem(spec: str, *, sizes: Mapping[str, Number] | None = None, seed_files: Sequence[Path] = ()) -> Problem:
-    """The problem that `spec` names: a built-in name, or the path of a KernelBench-style or standalone Triton file.
+    """The problem that `spec` names: a built-in name, the path of a KernelBench-style or standalone Triton file, or a
+    module of a package (`mylib.blocks:Block@inputs.py`, see `importable`).
 
     A KernelBench file may define `ModelNew` too: it becomes the first seed. The small workload is `SMALL` of the file,
     or derived from its module-level sizes (see `shrink`), or, when there are none, the full one.
 
     Args:
-        spec: name or path.
+        spec: name, path, or MODULE:NAME@INPUTS.
         sizes: values for module-level sizes of the file, by name, in the place of its own.
         seed_files: files with further first programs; each defines `ModelNew` or `kernel_function`.
 
@@ -45,7 +47,10 @@ def load_problem(spec: str, *, sizes: Mapping[str, Number] | None = None, seed_f
         return _problem(file, spec, sizes or {}, own_seeds, seed_files)
     path = Path(spec).expanduser()
     if not path.exists():
-        raise unknown_problem(spec)
+        wanted = read_importable(spec)
+        if wanted is None:
+            raise unknown_problem(spec)
+        return _problem(importable_file(wanted), wanted.name, sizes or {}, [], seed_files)
     return _problem(SourceFile.read(path), path.stem, sizes or {}, [], seed_files)
 
 
@@ -101,7 +106,7 @@ def _own_seed(file: SourceFile, entry_point: EntryPoint) -> str:
     if held:
         hint = "a program must stand on its own: it is judged where the reference is not to be had"
         raise file.error(f"{entry_point} uses {min(held)}", class_.lineno if class_ else None, hint)
-    return squeezed(extract(file.text, [entry_point]))
+    return squeezed(extract(file.text, [entry_point], keeps_imports=False))
 
 
 def read_seed(path: Path, entry_point: EntryPoint) -> str:

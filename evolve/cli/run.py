@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from evaluators.problems.importable import with_inputs
 from evolve.cli import run_options as opt
 from evolve.cli.live import watching
 from evolve.cli.model_view import ModelView, finish_model, silent
@@ -18,6 +19,7 @@ from evolve.run import run_search
 
 def run(
     problem: opt.ProblemName,
+    inputs: opt.Inputs = None,
     archive: opt.Archive = None,
     islands: opt.Islands = None,
     evaluations: opt.Evaluations = None,
@@ -45,6 +47,7 @@ def run(
     On a GPU, a module without a first program is taken apart, improved part by part and put together again. Everything
     that is tried is kept in the archive; Ctrl-C stops cleanly and says how to resume.
     """
+    problem = with_inputs(problem, inputs) if inputs else problem
     options = {
         "archive": archive,
         "islands": islands,

@@ -17,6 +17,7 @@ __all__ = [
     "Config",
     "DeviceChoice",
     "Evaluations",
+    "Inputs",
     "Islands",
     "Knowledge",
     "Out",
@@ -44,7 +45,21 @@ def _option(name: str, about: str, *, key: str = "", **more: Any) -> Any:
     return typer.Option(name, help=about + shown, show_default=False, **more)
 
 
-ProblemName = Annotated[str, typer.Argument(help="A name of `evolve problems list`, or a file.", metavar="PROBLEM")]
+ProblemName = Annotated[
+    str,
+    typer.Argument(
+        help="A name of `evolve problems list`, a file, or a module of a package: mylib.blocks:Block.",
+        metavar="PROBLEM",
+    ),
+]
+Inputs = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs",
+        help="Inputs of a module of a package: a file with get_inputs(), or a function: mylib.blocks:example_inputs.",
+        metavar="INPUTS",
+    ),
+]
 Archive = Annotated[
     Path | None,
     typer.Option("--archive", help=f"The archive: a DuckDB file.  [default: {DEFAULT_ARCHIVE}]", metavar="FILE"),
