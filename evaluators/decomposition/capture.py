@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 import torch
@@ -22,12 +22,14 @@ from evaluators.decomposition.errors import DecompositionError
 
 @dataclass
 class CapturedGraph:
-    """One graph. `buffers` gives Inductor's buffers the node of the ATen graph whose value they hold."""
+    """One graph. `buffers` gives Inductor's buffers the node of the ATen graph whose value they hold, `origins` those
+    that hold the value of none the nodes that they come from."""
 
     source: str
     constants: dict[str, Any]
     aten: torch.fx.GraphModule | None = None
     buffers: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, tuple[str, ...]] = field(default_factory=dict)
     arguments: list[Any] = field(default_factory=list)
     returns: list[Any] = field(default_factory=list)
 
@@ -80,7 +82,7 @@ def _backend(graphs: list[CapturedGraph], way: str) -> Callable[..., Any]:
             compiled = compile_fx_inner(graph_module, examples, **options)
         captured = CapturedGraph(compiled.source_code, dict(compiled.constants or {}))
         if lowered:
-            captured.aten, captured.buffers = lowered[-1]
+            captured.aten, captured.buffers, captured.origins = lowered[-1]
         compiled.current_callable = _recording(captured, compiled.current_callable)
         graphs.append(captured)
         return compiled
@@ -90,6 +92,14 @@ def _backend(graphs: list[CapturedGraph], way: str) -> Callable[..., Any]:
         return compile_fx(graph_module, examples, inner_compile=inner, config_patches=patches or None)
 
     return backend
+
+
+class _Lowered(NamedTuple):
+    """A graph as Inductor took it, and where its buffers come from."""
+
+    aten: torch.fx.GraphModule
+    buffers: dict[str, str]
+    origins: dict[str, tuple[str, ...]]
 
 
 def _recording(captured: CapturedGraph, call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
@@ -118,26 +128,29 @@ def _fresh() -> Iterator[None]:
 
 
 @contextmanager
-def _watched_lowering() -> Iterator[list[tuple[torch.fx.GraphModule, dict[str, str]]]]:
+def _watched_lowering() -> Iterator[list[_Lowered]]:
     """Inside, every lowering of a graph leaves its ATen graph and the origins of its buffers in the list."""
     from torch._inductor.graph import GraphLowering
 
-    found: list[tuple[torch.fx.GraphModule, dict[str, str]]] = []
+    found: list[_Lowered] = []
     codegen = GraphLowering.codegen
 
     def watched(lowering: Any) -> Any:
         code = codegen(lowering)
         if not getattr(lowering, "is_const_graph", False):
-            found.append((lowering.module, _origins(lowering)))
+            found.append(_Lowered(lowering.module, *_origins(lowering)))
         return code
 
     with patch.object(GraphLowering, "codegen", watched):
         yield found
 
 
-def _origins(lowering: Any) -> dict[str, str]:
+def _origins(lowering: Any) -> tuple[dict[str, str], dict[str, tuple[str, ...]]]:
+    """The node whose value a buffer holds, or else all that it comes from, by the buffer's name."""
     nodes = {buffer.get_name(): buffer.get_origin_node() for buffer in lowering.buffers}
-    return {name: node.name for name, node in nodes.items() if node is not None}
+    held = {name: node.name for name, node in nodes.items() if node is not None}
+    others = [buffer for buffer in lowering.buffers if buffer.get_name() not in held]
+    return held, {buffer.get_name(): tuple(node.name for node in buffer.origins) for buffer in others}
 
 
 def same_tensor(one: Any, other: Any) -> bool:

@@ -25,6 +25,7 @@ from evaluators.decomposition.binding import answer_text, argument_of, constants
 from evaluators.decomposition.capture import Captured, CapturedGraph, capture
 from evaluators.decomposition.classify import SMALL_SHARE
 from evaluators.decomposition.configurations import configuration_of, configurations
+from evaluators.decomposition.convolutions import biasless
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.flow import Flow
 from evaluators.decomposition.output import read_output
@@ -219,6 +220,8 @@ class Taking:
         self.flow = Flow(loops.output)
         self._chosen = {**graph.chosen, **loops.configurations}
         self._rewritten = loops.configurations.keys()
+        aten = captured.aten
+        self._biasless = biasless(graph.output, aten, captured.origins) if aten is not None else {}
         self.replay = Replay(Flow(graph.output), namespace, captured.arguments)
 
     def parts(self, shares: Sequence[Share]) -> tuple[list[PartProblem], list[LeftAlone]]:
@@ -269,8 +272,7 @@ class Taking:
 
     def _problem_of(self, part: Part, inputs: list[Tensor], outputs: list[Tensor]) -> Problem | str:
         """A part's problem with the strongest reference that agrees with Inductor's kernels on the real inputs."""
-        aten = self._captured.aten
-        code = aten_code(aten, self._captured.buffers, part) if aten is not None else None
+        code = self._aten_code(part)
         if code is not None and disagreement(_reference(code), inputs, outputs):
             code = None
         entry = EntryPoint.MODEL if code is not None else EntryPoint.FUNCTION
@@ -292,6 +294,10 @@ class Taking:
             weights=weights,
             weights_file=self._kept({name: held[name] for name in weights}) if weights else "",
         )
+
+    def _aten_code(self, part: Part) -> str | None:
+        aten = self._captured.aten
+        return None if aten is None else aten_code(aten, self._captured.buffers, part, self._biasless)
 
     def _kept(self, weights: dict[str, Tensor]) -> str:
         """A file with the weights that a part reads. Its name follows from the model and the part's weights."""

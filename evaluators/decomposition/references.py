@@ -8,12 +8,15 @@ from typing import Any
 import torch
 from torch import fx
 
+from evaluators.decomposition.convolutions import bias_of
 from evaluators.decomposition.parts import Part, Tensor
 
 _ONLINE_SOFTMAX = "prims.prepare_softmax_online.default"
 
 
-def aten_code(aten: fx.GraphModule, buffers: Mapping[str, str], part: Part) -> str | None:
+def aten_code(
+    aten: fx.GraphModule, buffers: Mapping[str, str], part: Part, biasless: Mapping[str, str] | None = None
+) -> str | None:
     """`def forward(self, ...)` over ATen operations, or None where the part is no piece of the graph.
 
     A part is none when one of its tensors is a step on the way to a node (a partial sum, for example).
@@ -22,15 +25,18 @@ def aten_code(aten: fx.GraphModule, buffers: Mapping[str, str], part: Part) -> s
         aten: the graph that Inductor lowered.
         buffers: the node whose value each buffer holds.
         part: its inputs become the arguments, in order.
+        biasless: the convolution of which a buffer holds the value less the bias.
     """
+    lacking = biasless or {}
     nodes = {node.name: node for node in aten.graph.nodes}
-    inputs = [_node(tensor, nodes, buffers) for tensor in part.inputs]
+    inputs = [_node(tensor, nodes, {**buffers, **lacking}) for tensor in part.inputs]
     outputs = [_node(tensor, nodes, buffers) for tensor in part.outputs]
-    if None in inputs or None in outputs or set(inputs) & set(outputs):
+    whole = {node for node, tensor in zip(inputs, part.inputs, strict=True) if tensor.name not in lacking}
+    if None in inputs or None in outputs or whole & set(outputs):
         return None
     piece = _Piece()
     for tensor, node in zip(part.inputs, inputs, strict=True):
-        piece.begin(node, tensor.name)
+        piece.begin(node, tensor.name, lacks_bias=tensor.name in lacking)
     try:
         answers = [piece.copied(node) for node in outputs]
     except _NotClosed:
@@ -58,16 +64,19 @@ class _Piece:
     def __init__(self) -> None:
         self.graph = fx.Graph()
         self._copies: dict[Any, Any] = {}
+        self._lacking_bias: dict[Any, Any] = {}
 
-    def begin(self, node: Any, name: str) -> None:
-        self._copies[node] = self.graph.placeholder(name)
+    def begin(self, node: Any, name: str, *, lacks_bias: bool = False) -> None:
+        """The value of a node is given, or that of a convolution less its bias."""
+        held = self._lacking_bias if lacks_bias else self._copies
+        held[node] = self.graph.placeholder(name)
 
     def copied(self, node: Any) -> Any:
         """The copy of a node, after those that it needs; iterative, because graphs are deep."""
         waiting = [node]
         while waiting:
             current = waiting[-1]
-            missing = [n for n in current.all_input_nodes if n not in self._copies]
+            missing = [n for n in self._needs(current) if n not in self._copies]
             if current in self._copies or not missing:
                 waiting.pop()
                 self._copy(current)
@@ -75,17 +84,27 @@ class _Piece:
                 waiting += missing
         return self._copies[node]
 
+    def _needs(self, node: Any) -> list[Any]:
+        return [bias_of(node)] if node in self._lacking_bias else list(node.all_input_nodes)
+
     def _copy(self, node: Any) -> None:
         if node in self._copies:
             return
         if node.op != "call_function":
             raise _NotClosed(node.name)
-        if str(node.target) == _ONLINE_SOFTMAX:
+        if node in self._lacking_bias:
+            self._copies[node] = self._with_bias(node)
+        elif str(node.target) == _ONLINE_SOFTMAX:
             self._copies[node] = self._online_softmax(*node.args)
         elif getattr(node.target, "__name__", "") == "getitem" and isinstance(self._copies[node.args[0]], tuple):
             self._copies[node] = self._copies[node.args[0]][node.args[1]]
         else:
             self._copies[node] = self.graph.node_copy(node, lambda n: self._copies[n])
+
+    def _with_bias(self, node: Any) -> Any:
+        call, bias = self.graph.call_function, self._copies[bias_of(node)]
+        along_channels = call(torch.ops.aten.reshape.default, (bias, [-1] + [1] * (node.meta["val"].dim() - 2)))
+        return call(torch.ops.aten.add.Tensor, (self._lacking_bias[node], along_channels))
 
     def _online_softmax(self, x: Any, dim: int) -> tuple[Any, Any]:
         """Inductor's own operation, spelt out: the maximum, and the sum of exponentials."""

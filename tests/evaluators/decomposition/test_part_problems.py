@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from db.errors import ProblemError
 from db.records import EntryPoint, TensorSpec
 from evaluators.decomposition.binding import answer_text, argument_of, fixed_value
+from evaluators.decomposition.convolutions import biasless
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.flow import Flow
 from evaluators.decomposition.parts import Part, Tensor, single_parts
@@ -17,6 +19,7 @@ from evaluators.decomposition.references import aten_code
 from evaluators.decomposition.unwrap import unwrapped
 from evaluators.problems.module import load_module
 from evaluators.problems.reference import Reference
+from tests.support.decompositions import decomposition_of
 from tests.support.inductor import graph_of, model_and_inputs
 
 
@@ -61,6 +64,65 @@ def test_a_step_on_the_way_to_a_node_has_no_reference() -> None:
     half_sum = part([tensor("buf0", 4, 6), tensor("b", 6)], [tensor("buf9", 4, 2)])
     other_shape = part([tensor("buf0", 24), tensor("b", 6)], [tensor("buf2", 4, 6)])
     assert aten_code(graph, buffers, half_sum) is None and aten_code(graph, buffers, other_shape) is None
+
+
+def conv_graph(*, bias: bool = True) -> torch.fx.GraphModule:
+    """What `conv_epilogue` asks for, in ATen terms and under the names that Inductor gave its arguments."""
+    aten = torch.ops.aten
+
+    def forward(arg0_1, arg1_1, arg2_1, arg3_1, arg4_1, arg5_1, arg6_1, arg7_1):  # type: ignore[no-untyped-def]
+        last = (1, 1), (1, 1), (1, 1), False, (0, 0), 1
+        inside = aten.convolution.default(arg2_1, arg0_1, arg1_1 if bias else None, *last)
+        tall = [t.reshape(-1, 1, 1) for t in (arg3_1, arg4_1, arg5_1, arg6_1)]
+        normal = (inside - tall[0]) * torch.rsqrt(tall[1] + 1e-5) * tall[2] + tall[3]
+        return aten.max_pool2d.default(aten.add.Tensor(normal.tanh() * 1.5, arg7_1), (2, 2), (2, 2))
+
+    arguments = [torch.empty(64, 32, 3, 3), torch.empty(64), torch.empty(64, 32, 64, 64)]
+    arguments += [*(torch.empty(64) for _ in range(4)), torch.empty(64, 1, 1)]
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return make_fx(forward, tracing_mode="fake")(*arguments)
+
+
+def test_a_convolution_without_its_bias_is_given_the_bias_in_the_reference() -> None:
+    """On the H200 the library was called with `bias=None`, and the kernel after it adds the bias."""
+    taken = decomposition_of("conv_epilogue")
+    assert taken.graph is not None
+    graph = conv_graph()
+    adds = [node.name for node in graph.graph.nodes if node.name.startswith("add")]
+    pooled = graph.graph.output_node().args[0].name  # type: ignore[union-attr]
+    renamed = {f"arg{i}_1": node.name for i, node in enumerate(graph.graph.find_nodes(op="placeholder"))}
+    buffers = {**renamed, "buf3": adds[-1], "buf4": pooled}
+    origins = {"buf0": ("convolution",), "buf2": (renamed["arg2_1"], "convolution")}  # buf0 is no answer of a library
+    without = biasless(taken.graph.output, graph, origins)
+    assert without == {"buf2": "convolution"}
+    parts = {p.part.name: p.part for p in taken.parts}
+    codes = {name: aten_code(graph, buffers, parts[name], without) for name in ("part_20_28", "part_20_20")}
+    assert all(code is not None and "convolution" not in code for code in codes.values())
+    assert aten_code(graph, buffers, parts["part_20_28"]) is None
+    module = conv_epilogue()
+    x = torch.randn(2, 32, 8, 8)
+    convolution, norm = module.net[0], module.net[1]
+    less_bias = convolution(x) - convolution.bias.reshape(-1, 1, 1)
+    given = [less_bias, convolution.bias, norm.running_mean, norm.running_var, norm.weight, norm.bias, module.bias]
+    forward = load_module("import torch\n" + str(codes["part_20_28"]), "problem_piece").forward
+    with torch.no_grad():
+        torch.testing.assert_close(forward(None, *given), module(x), rtol=1e-4, atol=1e-5)
+
+
+def test_only_a_bias_that_was_peeled_off_is_added_in_a_reference() -> None:
+    taken = decomposition_of("conv_epilogue")
+    assert taken.graph is not None
+    output, origins = taken.graph.output, {"buf2": ("convolution",)}
+    assert biasless(output, conv_graph(bias=False), origins) == {}
+    with_bias = [s.model_copy(update={"text": s.text.replace("bias=None", "bias=arg1_1")}) for s in output.steps]
+    assert biasless(output.model_copy(update={"steps": tuple(with_bias)}), conv_graph(), origins) == {}
+
+
+def conv_epilogue() -> torch.nn.Module:
+    path = Path(__file__).parents[3] / "benchmarks" / "models" / "conv_epilogue.py"
+    module: torch.nn.Module = load_module(path.read_text(), "problem_conv_epilogue").Model(32).eval()
+    module.net[1].running_mean.normal_()  # type: ignore[union-attr,operator,index]
+    return module
 
 
 def norm_part() -> tuple[Part, str, str]:
