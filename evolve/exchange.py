@@ -19,9 +19,10 @@ from pydantic import TypeAdapter
 from db.errors import ConfigError
 from db.llm_questions import LlmQuestion, QuestionStatus, of_status
 from db.records import Candidate
+from evolve import conversations
 from evolve.cluster import answer
 from evolve.config import RunConfig
-from islands.dialogues import DialoguesState, Question
+from islands.dialogues import Question
 from islands.llm.budget import LlmBudget, Spend
 from islands.llm.exchange import Completion, Failure, Request, most_tokens
 from islands.llm.models import ModelSpec, Price, of_role, read_models
@@ -91,9 +92,7 @@ class Exchange:
     async def take_up(self) -> None:
         """Give islands back the conversations of the last sitting, before they are told what it judged."""
         self._questions = await answer(self._archive.llm_questions.remote(self._run_id))
-        states: dict[int, Any] = await answer(self._archive.llm_dialogues.remote(self._run_id))
-        for index, state in states.items():
-            await answer(self._islands[index].restore_dialogues.remote(DialoguesState.model_validate(state)))
+        await conversations.take_up(self._archive, self._run_id, self._islands, is_once=False)
 
     async def hear(self, settle: Settle, *, n_at_once: int, is_over: Callable[[], bool]) -> None:
         """Tell islands every answer that was brought, and have judged what becomes of it.
@@ -126,8 +125,7 @@ class Exchange:
             # what is not asked again belonged to a conversation that is over
             over = waiting.keys() - {_key_of(one) for one in asked}
             self._heard += [waiting[key].question_id for key in over]
-        states = await asyncio.gather(*(answer(island.dump_dialogues.remote()) for island in self._islands))
-        dialogues = {n: state.model_dump(mode="json", round_trip=True) for n, state in enumerate(states)}
+        dialogues = await conversations.dumped(self._islands)
         await answer(self._archive.exchange.remote(self._run_id, self._heard, asked, dialogues))
         return len(asked)
 

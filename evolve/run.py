@@ -22,6 +22,7 @@ from db.profile import Profile
 from db.records import CONFIRM, DeviceKind, Evaluation, LatencyKind, Problem, Run, RunStatus, Verdict
 from evaluators.problems import load_problem
 from evaluators.report import EvaluatorReport
+from evolve import conversations
 from evolve.advice import Advice
 from evolve.beside import beside
 from evolve.budget import Budget
@@ -288,6 +289,7 @@ class _Session:
         if models.client is not None:
             self._client = models.client
             self._search.correspond(models.client, settings.in_flight, self._hear)
+            await conversations.take_up(self._archive, self._run.run_id, self._islands, is_once=True)
             return
         budget = LlmBudget(limits_of(self._config.llm))
         budget.resume(spend_of(start.asked), start.elapsed_s)
@@ -348,6 +350,8 @@ class _Session:
     async def finish(self, problem: Problem) -> RunResult:
         """Close the run in the archive and write what people take home."""
         await self._keep_calls()
+        if self._client is not None:
+            await conversations.keep(self._archive, self._run.run_id, self._islands)
         n_waiting = await self._write_down()
         run = await self._close_run(n_waiting)
         best = self._meter.best
