@@ -55,7 +55,7 @@ class LanguageSettings(DialogueSettings):
     budget_usd: float | None = Field(None, ge=0)
     budget_tokens: int | None = Field(None, ge=0)  # in and out together
     budget_calls: int | None = Field(None, ge=0)
-    budget_s: float | None = Field(None, ge=0)  # of wall-clock
+    budget_s: float | None = Field(None, ge=0)  # of wall-clock, from the first question on
     record: str = ""  # a file that keeps every answer
     replay: str = ""  # a file of answers: no model is asked
 

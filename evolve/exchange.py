@@ -91,6 +91,7 @@ class Exchange:
 
     async def take_up(self) -> None:
         """Give islands back the conversations of the last sitting, before they are told what it judged."""
+        self._budget.start()
         self._questions = await answer(self._archive.llm_questions.remote(self._run_id))
         await conversations.take_up(self._archive, self._run_id, self._islands, is_once=False)
 
@@ -188,7 +189,7 @@ class Exchange:
         if self._budget.exhausted(offer.price, n_in, n_out):
             return False
         usd = offer.price.of(n_in, n_out) if offer.price else 0.0
-        self._budget.resume(Spend(usd=usd, n_tokens=n_in + n_out, n_calls=1), self._budget.elapsed_s)
+        self._budget.count(Spend(usd=usd, n_tokens=n_in + n_out, n_calls=1))
         return True
 
 

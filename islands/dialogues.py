@@ -120,7 +120,7 @@ class Dialogues:
             self._give_up(dialogue, outcome)
             return None
         said = Message(role="assistant", content=outcome.text)
-        dialogue = self._keep(dialogue, messages=(*dialogue.messages, said))
+        dialogue = self._keep(dialogue, messages=(*dialogue.messages, said), may_wait=True)
         stage = self._stage(())
         read = self._operators[dialogue.operator].read(outcome, dialogue, stage)
         if read is None:
@@ -320,8 +320,12 @@ class Dialogues:
         return changed
 
     def _give_up(self, dialogue: DialogueState, failure: Failure) -> None:
-        """Nobody answered. A plan is paid for: one that nobody began to carry out waits again, where that may pass."""
+        """Nobody answered. What is paid for waits, where that may pass: a conversation once, a plan that nobody began
+        to carry out as long as it takes."""
         has_begun = any(message.role == "assistant" for message in dialogue.messages)
+        if has_begun and dialogue.may_wait and failure.may_pass:
+            self._go_on(dialogue, (), may_wait=False)
+            return
         if dialogue.plan is not None and not has_begun and not failure.is_final:
             waiting = WaitingPlan(plan=dialogue.plan, parent=dialogue.parents[0], planned_in=dialogue.planned_in)
             self.notebook.plan([waiting])

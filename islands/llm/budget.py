@@ -22,7 +22,7 @@ class Limits(Record):
     usd: float | None = Field(default=None, ge=0)
     n_tokens: int | None = Field(default=None, ge=0)  # in and out together
     n_calls: int | None = Field(default=None, ge=0)
-    seconds: float | None = Field(default=None, ge=0)  # of wall-clock, since the start of the run
+    seconds: float | None = Field(default=None, ge=0)  # of wall-clock, since the first question of the run
 
 
 class Spend(Record):
@@ -54,13 +54,23 @@ class LlmBudget:
         self._in_flight: dict[int, Reservation] = {}
         self._n_reserved = 0
         self._clock = clock
-        self._started = clock()
+        self._earlier_s = 0.0  # that earlier sittings took
+        self._started: float | None = None
         self._settled = asyncio.Event()
 
     def resume(self, spent: Spend, elapsed_s: float) -> None:
         """Count what earlier sittings of the same run spent."""
+        self.count(spent)
+        self._earlier_s = elapsed_s
+
+    def count(self, spent: Spend) -> None:
+        """Count what is as good as spent."""
         self.spent = self.spent.plus(spent)
-        self._started = self._clock() - elapsed_s
+
+    def start(self) -> None:
+        """The wall-clock goes from here on, unless it goes already. The first call that is granted starts it, too."""
+        if self._started is None:
+            self._started = self._clock()
 
     @property
     def in_flight(self) -> Spend:
@@ -72,7 +82,8 @@ class LlmBudget:
 
     @property
     def elapsed_s(self) -> float:
-        return self._clock() - self._started
+        """Since the first question, earlier sittings included."""
+        return self._earlier_s + (0.0 if self._started is None else self._clock() - self._started)
 
     @property
     def time_left_s(self) -> float:
@@ -99,6 +110,7 @@ class LlmBudget:
             if never:
                 return never
             if not self._refusal(self.spent.plus(self.in_flight), wanted):
+                self.start()
                 self._n_reserved += 1
                 self._in_flight[self._n_reserved] = wanted
                 return self._n_reserved

@@ -95,6 +95,12 @@ class FailureKind(StrEnum):
     INTERNAL = "internal"  # a fault that nobody foresaw, of evolve or of litellm
 
 
+PASSING = frozenset(
+    {FailureKind.RATE_LIMIT, FailureKind.SERVER, FailureKind.TIMEOUT, FailureKind.CONNECTION, FailureKind.NO_MODEL}
+)
+"""Failures that say nothing about what was asked, and pass by themselves."""
+
+
 class Failure(Record):
     """No answer, and why. `is_final` says that asking the same again would fail the same way."""
 
@@ -105,6 +111,11 @@ class Failure(Record):
     cost_usd: float | None = 0.0  # None: an unpriced model was called
     seconds: float = Field(default=0.0, ge=0)
     n_tries: int = Field(default=0, ge=0)
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the same question may be answered a while later."""
+        return not self.is_final and self.kind in PASSING
 
 
 Outcome = Completion | Failure

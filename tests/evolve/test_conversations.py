@@ -103,7 +103,12 @@ def test_a_run_that_is_resumed_goes_on_with_what_its_models_were_asked(ray_sessi
         return hanging() if is_first else answer("nothing more")
 
     with LlmServer(script) as server:
-        options = {"archive": str(tmp_path / "a.duckdb"), "out": str(tmp_path / "out"), "device": "cpu", "islands": 1}
+        options: dict[str, Any] = {
+            "archive": str(tmp_path / "a.duckdb"),
+            "out": str(tmp_path / "out"),
+            "device": "cpu",
+            "islands": 1,
+        }
         models = [f"openai/scripted,api_base={server.api_base},unpriced"]
         sets = ["llm.in_flight=1", 'llm.operators=["plan"]', "stop_at_roofline=1"]
         ended = run_search(load_config(str(file), sets=sets, options={**options, "evaluations": 5, "models": models}))

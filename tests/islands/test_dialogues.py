@@ -118,6 +118,35 @@ def test_a_correct_program_and_a_model_that_fails_end_a_dialogue(dialogues: Dial
     assert not dialogues.is_waiting
 
 
+def test_a_repair_that_meets_an_outage_is_asked_once_more(dialogues: Dialogues) -> None:
+    dialogue_id = begin(dialogues)
+    outage = Failure(kind=FailureKind.RATE_LIMIT, reason="429, four times in a row", is_final=False)
+    for warps in (8, 16):  # every answer earns it another wait
+        written = dialogues.answered(dialogue_id, said(whole(warps)))
+        assert written is not None
+        candidate = elite(written.source).candidate.model_copy(update={"candidate_id": f"r-0-{warps:06d}"})
+        dialogues.admitted(dialogue_id, candidate.candidate_id)
+        dialogues.told(candidate.candidate_id, failed(candidate, "out of registers"))
+        (repair,) = dialogues.ask(1, [], random.Random(0))
+        assert dialogues.answered(dialogue_id, outage) is None
+        assert dialogues.ask(1, [], random.Random(0)) == [repair], "the same question, word for word"
+    assert dialogues.answered(dialogue_id, outage) is None
+    assert not dialogues.is_waiting, "once"
+
+
+@pytest.mark.parametrize(
+    ("kind", "is_final"), [(FailureKind.BAD_REQUEST, False), (FailureKind.EMPTY, False), (FailureKind.RATE_LIMIT, True)]
+)
+def test_a_failure_that_does_not_pass_ends_a_conversation(
+    dialogues: Dialogues, kind: FailureKind, is_final: bool
+) -> None:
+    dialogue_id = begin(dialogues)
+    dialogues.answered(dialogue_id, said("I would use more warps."))
+    dialogues.ask(1, [], random.Random(0))
+    dialogues.answered(dialogue_id, Failure(kind=kind, reason="no", is_final=is_final))
+    assert not dialogues.is_waiting
+
+
 def test_no_more_questions_than_may_be_in_flight() -> None:
     dialogues = Dialogues(BRIEF, DialogueSettings(in_flight=3, operators=("mutate",)), island_id=0)
     assert len(dialogues.ask(8, [elite()], random.Random(0))) == 3

@@ -89,6 +89,7 @@ class DialogueState(Record):
     n_repairs_left: int = Field(0, ge=0)
     is_repair: bool = False  # a gate's reason went back in it
     may_answer_again: bool = True  # a refused answer goes back once, after every prompt of ours
+    may_wait: bool = True  # where nobody answers it is asked again a while later, once after every answer
     candidate_id: str = ""  # that is being judged
     model: str = ""  # the id of the one that is preferred; empty: any of the role
     answered_by: str = ""  # the one that answered last

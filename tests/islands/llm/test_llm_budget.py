@@ -70,8 +70,22 @@ def test_what_earlier_sittings_spent_counts() -> None:
     budget = LlmBudget(Limits(usd=1.0, seconds=60), clock=lambda: now[0])
     budget.resume(Spend(usd=0.7, n_tokens=5, n_calls=2), elapsed_s=50)
     assert "dollars" in budget.exhausted(PRICE, 10_000, 10_000) and not budget.exhausted(PRICE, 10, 10)
-    now[0] += 10
-    assert budget.time_left_s == 0 and "seconds" in budget.exhausted(None, 0, 0)
+    now[0] += 1000  # workers start, baselines are timed
+    assert budget.time_left_s == 10 and not budget.exhausted(None, 0, 0)
+
+
+def test_the_clock_goes_from_the_first_question_on() -> None:
+    async def work() -> None:
+        now = [100.0]
+        budget = LlmBudget(Limits(seconds=60), clock=lambda: now[0])
+        now[0] += 1000
+        assert isinstance(await budget.reserve(None, 10, 10), int)
+        now[0] += 59
+        assert isinstance(await budget.reserve(None, 10, 10), int) and budget.time_left_s == 1
+        now[0] += 1
+        assert "seconds" in str(await budget.reserve(None, 10, 10))
+
+    run(asyncio.wait_for(work(), 5))
 
 
 def test_a_hundred_requests_at_once_do_not_overspend() -> None:
