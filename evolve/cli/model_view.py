@@ -87,7 +87,8 @@ def found_line(name: str, found: Found) -> str:
 
 def attempt_line(attempt: Attempt) -> str:
     """What the judge says of a file that was put together."""
-    what = f"put together with {', '.join(attempt.parts) or 'no winner'}"
+    names = [f"{name} (a runner-up)" if name in attempt.runners_up else name for name in attempt.parts]
+    what = f"put together with {', '.join(names) or 'no winner'}"
     if attempt.refused_by and not attempt.is_correct:
         return f"{what}: refused by {attempt.refused_by}: {attempt.reason}"
     speedup = format_times(attempt.speedup) if attempt.speedup is not None else "no latency"

@@ -20,7 +20,7 @@ from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.records import Decomposition, PartProblem
 from evolve.models.budget import WHOLE_SHARE, Allotment, allotted
 from evolve.models.choice import best_apart, covering, is_winner
-from evolve.models.delivery import deliver
+from evolve.models.delivery import Attempting, deliver
 from evolve.models.records import (
     STITCH,
     Attempt,
@@ -81,13 +81,13 @@ def improve(
     is_lean = bool(decomposition.left_out)
     attempts = deliver(best_apart(parts), _attempting(decomposition, tools, on_event), is_lean=is_lean)
     result, source = _ending(attempts, whole, alone, parts, is_lean)
-    used = attempts[-1].parts if source and attempts and source == attempts[-1].source else ()
+    delivered = attempts[-1] if source and attempts and source == attempts[-1].source else None
     return ModelRun(
         problem_name=problem.name,
         problem_id=problem.problem_id,
         result=result,
         decomposition=decomposition,
-        parts=tuple(part.model_copy(update={"is_used": part.name in used}) for part in parts),
+        parts=tuple(_as_delivered(part, delivered) for part in parts),
         whole=whole,
         attempts=tuple(attempts),
         best_source=source,
@@ -147,11 +147,24 @@ class _Searches:
         self._on_event(begins)
         found = self._search(name, problem, allotment)
         if is_rewritten:  # what the model runs is what the compiler makes of the part, not the first program
-            found = found.model_copy(update={"speedup": found.over_baseline})
+            found = _over_compiled(found)
         self._left = self._left.less(found.n_judged, found.elapsed_s)
         self.is_interrupted = self.is_interrupted or found.is_interrupted
         self._on_event(SearchEnded(name=name, found=found))
         return found
+
+
+def _over_compiled(found: Found) -> Found:
+    """Every speed-up over what the compiler makes of the problem by itself."""
+    others = [one.model_copy(update={"speedup": one.over_baseline or 1.0}) for one in found.runners_up]
+    gaining = tuple(one for one in others if one.speedup > GAIN)
+    return found.model_copy(update={"speedup": found.over_baseline, "runners_up": gaining})
+
+
+def _as_delivered(part: PartResult, delivered: Attempt | None) -> PartResult:
+    """A part with the program of it that was delivered, which may be a runner-up."""
+    used = dict(zip(delivered.parts, delivered.programs, strict=True)) if delivered else {}
+    return part.with_program(used.get(part.name, "")).model_copy(update={"is_used": part.name in used})
 
 
 def _part_result(part: PartProblem, found: Found) -> PartResult:
@@ -159,11 +172,14 @@ def _part_result(part: PartProblem, found: Found) -> PartResult:
     return PartResult(name=its.name, first=its.first, last=its.last, kernels=its.kernels, share=part.share, found=found)
 
 
-def _attempting(
-    decomposition: Decomposition, tools: Tools, on_event: OnModelEvent
-) -> Callable[[Sequence[PartResult]], Attempt]:
-    def attempt(chosen: Sequence[PartResult]) -> Attempt:
-        judged = _judged(decomposition, tools, chosen)
+def _attempting(decomposition: Decomposition, tools: Tools, on_event: OnModelEvent) -> Attempting:
+    def attempt(chosen: Sequence[PartResult], note: str) -> Attempt:
+        told = {
+            "programs": tuple(part.found.program_id for part in chosen),
+            "runners_up": tuple(part.name for part in chosen if part.has_runner_up),
+            "note": note,
+        }
+        judged = _judged(decomposition, tools, chosen).model_copy(update=told)
         on_event(PutTogether(attempt=judged))
         return judged
 

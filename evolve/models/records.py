@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pydantic import Field
+
 from db.records import PrecisionClass, Record
 from evaluators.decomposition.classify import GAIN, ModelResult
 from evaluators.decomposition.records import Decomposition, LeftAlone
@@ -11,6 +13,16 @@ from evaluators.report import BaselineReport
 from evolve.events import Event
 
 STITCH = "stitch"  # what refuses winners that cannot stand in one file; the operator of those that can
+
+
+class RunnerUp(Record):
+    """Another program of a part that is faster than the kernels that the model runs now."""
+
+    source: str = Field("", exclude=True)  # which the archive has
+    program_id: str
+    speedup: float  # over the kernels that the model runs now
+    over_baseline: float | None = None  # over the fastest way of compiling the problem by itself
+    error_ratio: float | None = None  # against float64, over the reference's own error
 
 
 class Found(Record):
@@ -27,6 +39,7 @@ class Found(Record):
     is_interrupted: bool = False
     has_failed: bool = False  # it ended before its time: of what was judged until then the archive knows
     reason: str = ""
+    runners_up: tuple[RunnerUp, ...] = ()  # of a part, for a file that its program spoils
 
 
 class PartResult(Record):
@@ -46,11 +59,28 @@ class PartResult(Record):
         speedup = self.found.speedup
         return 0.0 if speedup is None else max(0.0, self.share * (1 - 1 / speedup))
 
+    @property
+    def has_runner_up(self) -> bool:
+        """Whether its program is a runner-up in the place of what its search found best."""
+        return any(other.program_id == self.found.program_id for other in self.found.runners_up)
+
+    def with_program(self, program_id: str) -> PartResult:
+        """With a runner-up in the place of the program that was found; itself where it has that program."""
+        named = [other for other in self.found.runners_up if other.program_id == program_id]
+        if not named:
+            return self
+        other = named[0]
+        update = {name: getattr(other, name) for name in RunnerUp.model_fields}
+        return self.model_copy(update={"found": self.found.model_copy(update=update)})
+
 
 class Attempt(Record):
     """A file that was put together and judged as a program of the whole model."""
 
     parts: tuple[str, ...]  # whose winners are in it
+    programs: tuple[str, ...] = ()  # ids of those winners
+    runners_up: tuple[str, ...] = ()  # parts of which a runner-up takes the place of the winner
+    note: str = ""  # why it was put together so: what was refused before, and the reason
     source: str = ""
     program_id: str = ""
     is_correct: bool = False

@@ -9,14 +9,17 @@ from pathlib import Path
 from db.errors import EvolveError, SeedError
 from db.live import open_for_reading
 from db.records import SEED, Evaluation, Problem, RunStatus
+from evaluators.decomposition.classify import GAIN
 from evolve.cluster import WorkerFailed, why_it_died
 from evolve.config import RunConfig
 from evolve.events import Event, Judged, OnEvent, RunResult, RunStarted
 from evolve.failures import find_mendable, wrapped_in
 from evolve.models.budget import Allotment, with_share
 from evolve.models.improve import WHOLE
-from evolve.models.records import Found
+from evolve.models.records import Found, RunnerUp
 from evolve.run import RESUME_WAIT_S, run_search
+
+N_RUNNERS_UP = 3
 
 
 def search_one(
@@ -106,15 +109,19 @@ def found_by(result: RunResult, archive: str, *, is_whole: bool) -> Found:
     over_baseline = best.verdict.latency.speedup  # one that may not replace it is no gain, and may be a loss
     over_baseline = over_baseline if result.replaces_baseline else min(1.0, over_baseline)
     speedup = over_baseline
+    others: tuple[RunnerUp, ...] = ()
     if not is_whole:
         with contextlib.closing(open_for_reading(Path(archive), wait_s=RESUME_WAIT_S)) as reader:
-            speedup = speedup_over_seed(best, reader.evaluations(result.run.run_id), result.problem.name)
+            judged = reader.evaluations(result.run.run_id)
+        speedup = speedup_over_seed(best, judged, result.problem.name)
+        others = runners_up(best, judged, speedup)
     return Found(
         source=best.candidate.source,
         program_id=best.candidate.program_id,
         speedup=speedup,
         over_baseline=over_baseline,
         error_ratio=best.verdict.error_ratio,
+        runners_up=others,
         reason="" if result.replaces_baseline else "its own baseline is not beaten",
         **spent,
     )
@@ -130,6 +137,53 @@ def speedup_over_seed(best: Evaluation, judged: list[Evaluation], problem: str) 
     if not seeds:
         return best.verdict.latency.speedup
     return min(latency.device_us for latency in seeds) / best.verdict.latency.device_us
+
+
+def runners_up(best: Evaluation, judged: list[Evaluation], speedup: float) -> tuple[RunnerUp, ...]:
+    """Programs unlike the best one that gain as well: the next fastest, and of the others the most exact.
+
+    Args:
+        judged: everything that the search judged.
+        speedup: of the best one over the kernels that the model runs now.
+    """
+    assert best.verdict.latency is not None
+    fastest_us = best.verdict.latency.device_us
+    apart = _apart_from(best, judged)
+    found = [_runner_up(one, speedup * fastest_us / us) for one in apart if (us := _device_us(one)) is not None]
+    gaining = sorted((one for one in found if one.speedup > GAIN), key=lambda one: -one.speedup)
+    next_fastest, others = gaining[: N_RUNNERS_UP - 1], gaining[N_RUNNERS_UP - 1 :]
+    exact = [one for one in others if one.error_ratio is not None]
+    return (*next_fastest, *sorted(exact, key=lambda one: one.error_ratio or 0.0)[:1])
+
+
+def _apart_from(best: Evaluation, judged: list[Evaluation]) -> list[Evaluation]:
+    """Correct programs of the best one's class, each once: no other text of the same work, and none that was ever
+    refused."""
+    refused = {one.verdict.program_id for one in judged if not one.verdict.is_correct}
+    known = {best.verdict.program_id, best.verdict.fingerprint}
+    found = []
+    for one in sorted(judged, key=lambda one: one.verdict.error_ratio is None):  # judged twice: the one that says more
+        its = {one.verdict.program_id, one.verdict.fingerprint} - {""}
+        if its & (known | refused) or one.verdict.duplicate_of or one.verdict.precision is not best.verdict.precision:
+            continue
+        known |= its
+        found.append(one)
+    return found
+
+
+def _device_us(evaluation: Evaluation) -> float | None:
+    return evaluation.verdict.latency.device_us if evaluation.verdict.latency else None
+
+
+def _runner_up(evaluation: Evaluation, speedup: float) -> RunnerUp:
+    verdict = evaluation.verdict
+    return RunnerUp(
+        source=evaluation.candidate.source,
+        program_id=verdict.program_id,
+        speedup=speedup,
+        over_baseline=verdict.latency.speedup if verdict.latency else None,
+        error_ratio=verdict.error_ratio,
+    )
 
 
 def _is_own_seed(evaluation: Evaluation, problem: str) -> bool:

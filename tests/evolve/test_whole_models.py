@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,6 @@ from db.errors import ArchiveError, DeviceError
 from db.live import open_for_reading
 from db.records import SEED, Evaluation, Gate, Lineage, Problem
 from evaluators.decomposition.classify import ModelOutcome, RootCause
-from evaluators.decomposition.records import Decomposition
 from evaluators.problems import load_problem
 from evolve.cli.model_view import apart_lines, attempt_line, begin_line, finish_model, found_line, outcome_words
 from evolve.config import LanguageSettings, make_config
@@ -33,8 +32,6 @@ from evolve.models.output import write_model
 from evolve.models.records import (
     Attempt,
     Found,
-    ModelEvent,
-    ModelRun,
     PartResult,
     PutTogether,
     SearchBegins,
@@ -43,75 +40,7 @@ from evolve.models.records import (
 from evolve.models.searching import found_by, reason_of, search_one, speedup_over_seed
 from tests.support.decompositions import decomposition_of
 from tests.support.runs import make_problem, make_run, one_evaluation
-
-GROUP, FIRST, SECOND, LAYOUT = "part_20_28", "part_20_20", "part_28_28", "part_9_9"  # of conv_epilogue
-
-
-class Bench:
-    """Searches that find what is given by name, and a judge that knows the speed-up of every set of parts."""
-
-    def __init__(self, model: str, speedups: dict[str, float], verdicts: Callable[[set[str]], Attempt]) -> None:
-        self.decomposition = decomposition_of(model)
-        self._speedups = speedups
-        self._verdicts = verdicts
-        self.searched: list[tuple[str, Allotment]] = []
-        self.interrupts_after = ""
-        self.events: list[ModelEvent] = []
-
-    def take_apart(self, problem: Problem) -> Decomposition:
-        return self.decomposition
-
-    def search(self, name: str, problem: Problem, allotment: Allotment) -> Found:
-        self.searched.append((name, allotment))
-        source = problem.seeds[0] if problem.seeds else "class ModelNew: pass"
-        return Found(
-            source=source,
-            program_id=name,
-            speedup=self._speedups.get(name),
-            n_judged=allotment.evaluations,
-            elapsed_s=1.0,
-            is_interrupted=name == self.interrupts_after,
-        )
-
-    def judge(self, source: str, parts: Sequence[PartResult]) -> Attempt:
-        names = {part.name for part in parts}
-        assert all(f"{name}_" in source for name in names)  # the winner's definitions are in the file
-        verdict = self._verdicts(names)
-        return verdict.model_copy(update={"parts": tuple(part.name for part in parts), "source": source})
-
-    def run(self, evaluations: int = 200, *, tries_whole: bool = False) -> ModelRun:
-        tools = Tools(self.take_apart, self.search, self.judge)
-        return improve(
-            self.decomposition.problem,
-            tools,
-            Allotment(evaluations, 60.0),
-            tries_whole=tries_whole,
-            on_event=self.events.append,
-        )
-
-
-def accepted(speedup: float) -> Attempt:
-    return Attempt(parts=(), program_id="p", is_correct=True, replaces_baseline=True, speedup=speedup)
-
-
-def too_slow(speedup: float, reason: str = "not faster than compile beyond the noise") -> Attempt:
-    return Attempt(parts=(), program_id="p", is_correct=True, speedup=speedup, refused_by="speed", reason=reason)
-
-
-def wrong(reason: str = "error 1 against float64 exceeds every bound", gate: str = "model") -> Attempt:
-    return Attempt(parts=(), program_id="p", refused_by=gate, reason=reason)
-
-
-def always(attempt: Attempt) -> Callable[[set[str]], Attempt]:
-    return lambda _: attempt
-
-
-def part(
-    name: str, first: int, last: int, share: float, speedup: float | None, ratio: float | None = 0.5
-) -> PartResult:
-    found = Found(source="x", program_id=name, speedup=speedup, error_ratio=ratio)
-    return PartResult(name=name, first=first, last=last, kernels=("k",), share=share, found=found)
-
+from tests.support.whole_models import FIRST, GROUP, LAYOUT, SECOND, Bench, accepted, always, part, too_slow, wrong
 
 # --------------------------------------------------------------------------------------------------------- the order
 
@@ -323,13 +252,13 @@ def test_a_part_that_hurts_is_dropped() -> None:
 
 def test_after_two_retries_the_best_subset_is_looked_for() -> None:
     winners = [part(name, i, i, share, 2.0) for i, (name, share) in enumerate([("a", 0.4), ("b", 0.3), ("c", 0.2)])]
-    only_b = deliver(winners, lambda chosen: _with_parts(chosen, {"b"}))
+    only_b = deliver(winners, lambda chosen, _: _with_parts(chosen, {"b"}))
     assert [a.parts for a in only_b] == [("a", "b", "c"), ("a", "b"), ("a",), ("b",)]
-    asked = deliver(winners, lambda chosen: _with_parts(chosen, {"a"}, wrong()))
+    asked = deliver(winners, lambda chosen, _: _with_parts(chosen, {"a"}, wrong()))
     assert [a.parts for a in asked] == [("a", "b", "c"), (), ("a", "b"), ("a",)]
-    none = deliver(winners * 4, lambda chosen: _with_parts(chosen, {"z"}))
+    none = deliver(winners * 4, lambda chosen, _: _with_parts(chosen, {"z"}))
     assert len(none) == MOST_ATTEMPTS and len({a.parts for a in none}) == MOST_ATTEMPTS
-    assert deliver([], lambda chosen: _with_parts(chosen, set())) == []
+    assert deliver([], lambda chosen, _: _with_parts(chosen, set())) == []
 
 
 def test_a_model_that_leaves_work_out_is_judged_without_any_winner() -> None:
@@ -348,11 +277,11 @@ def test_a_model_that_leaves_work_out_is_judged_without_any_winner() -> None:
 
 def test_winners_that_hurt_are_dropped_down_to_what_leaves_work_out() -> None:
     winners = [part(name, i, i, 0.3, 2.0) for i, name in enumerate(["a", "b"])]
-    tried = deliver(winners, lambda chosen: _with_parts(chosen, set()), is_lean=True)
+    tried = deliver(winners, lambda chosen, _: _with_parts(chosen, set()), is_lean=True)
     assert [a.parts for a in tried] == [("a", "b"), ("b",), ("a",), ()] and tried[-1].is_accepted
-    assert deliver(winners, lambda chosen: _with_parts(chosen, set()))[-1].parts == ("a",)
+    assert deliver(winners, lambda chosen, _: _with_parts(chosen, set()))[-1].parts == ("a",)
     many = [part(name, i, i, 0.1, 2.0) for i, name in enumerate("abcdefgh")]
-    tried = deliver(many, lambda chosen: _with_parts(chosen, set()), is_lean=True)
+    tried = deliver(many, lambda chosen, _: _with_parts(chosen, set()), is_lean=True)
     assert len(tried) == MOST_ATTEMPTS and tried[-1].is_accepted and tried[-1].parts == ()
 
 
