@@ -56,6 +56,7 @@ class NotebookState(Record):
 
     attempts: tuple[ComparedAttempt, ...] = ()
     plans: tuple[WaitingPlan, ...] = ()
+    once: tuple[str, ...] = ()  # operators that begin once, and have begun
     reflections: ReflectionsState | None = None
 
 
@@ -65,7 +66,16 @@ class Notebook:
     def __init__(self, reflections: Reflections | None = None) -> None:
         self._attempts: deque[ComparedAttempt] = deque(maxlen=N_ATTEMPTS)
         self._plans: deque[WaitingPlan] = deque(maxlen=MOST_WAITING)
+        self._once: set[str] = set()
         self.reflections = reflections or Reflections()
+
+    def has_begun(self, operator: str) -> bool:
+        """Whether an operator that begins once did, in this sitting or, as far as attempts say, an earlier one."""
+        return operator in self._once
+
+    def begins_once(self, operator: str) -> None:
+        """Writes down that it has begun."""
+        self._once.add(operator)
 
     @property
     def attempts(self) -> Sequence[ComparedAttempt]:
@@ -81,6 +91,7 @@ class Notebook:
         """Writes down what came of an attempt, once; one that is recalled is of an earlier sitting."""
         if all(attempt.program_id != known.program_id for known in self._attempts):
             self._attempts.append(attempt)
+            self._once.add(attempt.operator)
             self.reflections.judged(attempt.candidate_id, is_recalled=is_recalled)
 
     def plan(self, plans: Sequence[WaitingPlan]) -> None:
@@ -97,7 +108,10 @@ class Notebook:
 
     def dump(self) -> NotebookState:
         return NotebookState(
-            attempts=tuple(self._attempts), plans=tuple(self._plans), reflections=self.reflections.dump()
+            attempts=tuple(self._attempts),
+            plans=tuple(self._plans),
+            once=tuple(sorted(self._once)),
+            reflections=self.reflections.dump(),
         )
 
     def restore(self, state: NotebookState) -> None:
@@ -105,5 +119,6 @@ class Notebook:
         leaves what the island was taught as it is."""
         self._attempts = deque(state.attempts, maxlen=N_ATTEMPTS)
         self._plans = deque(state.plans, maxlen=MOST_WAITING)
+        self._once = {*state.once, *(attempt.operator for attempt in state.attempts)}
         if state.reflections is not None:
             self.reflections.restore(state.reflections)

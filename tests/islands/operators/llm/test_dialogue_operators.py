@@ -21,6 +21,7 @@ from islands.operators.llm.notebook import ComparedAttempt, Notebook
 from islands.prompts import Facts
 from islands.prompts.facts import gpu_facts, problem_facts
 from islands.settings import IslandSettings
+from tests.support.decompositions import decomposition_of
 from tests.support.landscape import correct, failed
 from tests.support.prompt_facts import GPU
 from tests.support.staging import (
@@ -109,6 +110,25 @@ def test_only_a_problem_without_a_seed_is_written_from_scratch() -> None:
     assert [one.name for one in ALL if one.applies(stage(brief=without_seeds()))] == ["synthesize"]
     with_elite = [one.name for one in ALL if one.applies(stage(elite(), brief=without_seeds()))]
     assert with_elite == ["mutate", "plan"]
+
+
+def test_a_part_of_a_model_is_written_from_its_reference_once() -> None:
+    parts = {p.part.name: p for p in decomposition_of("conv_epilogue").parts}
+    piece, kernel = parts["part_28_28"], parts["part_9_9"]
+    assert (piece.reference, kernel.reference) == ("aten", "kernel") and piece.problem.seeds
+    assert not operators["synthesize"].applies(stage(brief=BRIEF.model_copy(update={"problem": kernel.problem})))
+    dialogues = talking(brief=BRIEF.model_copy(update={"problem": piece.problem}))
+    (question,) = dialogues.ask(1, [], random.Random(0))
+    assert question.request.operator == "synthesize" and "max_pool2d" in text_of(question)
+    assert dialogues.ask(1, [], random.Random(0)) == []
+    again = talking(brief=BRIEF.model_copy(update={"problem": piece.problem}))
+    again.restore(dialogues.dump())
+    (repeated,) = again.ask(2, [], random.Random(0))
+    assert repeated.dialogue_id == question.dialogue_id  # asked again, and no second one
+    recalled = talking(brief=BRIEF.model_copy(update={"problem": piece.problem}))
+    one = candidate_of(variant(4), operator="synthesize", model="m")
+    recalled.told("elsewhere", correct(one, 90.0), one.lineage)
+    assert recalled.ask(1, [], random.Random(0)) == []
 
 
 def test_mutate_shows_the_way_to_its_parent_and_what_other_cells_hold() -> None:
