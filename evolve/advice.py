@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from db.records import Evaluation
@@ -21,8 +21,8 @@ from islands.llm.exchange import Failure
 from islands.operators.llm import ADVISERS
 from islands.reflection import Findings, Taught
 
-LAST_OPINION_S = 120.0
-"""How long a run may go on for an opinion on its best program, once its search is over."""
+LAST_ADVICE_S = 120.0
+"""How long a run may go on for an opinion on its best program, and to look back, once its search is over."""
 
 N_ANSWERS = 2  # one that cannot be read goes back once
 POLL_S = 0.25
@@ -88,29 +88,50 @@ class Advice:
                 await asyncio.gather(*(answer(island.hear.remote(found)) for island in others))
         return everything
 
-    async def ask_last(self, client: Client, is_over: Callable[[], bool]) -> None:
-        """Asks about the best program of a search that is over, if nobody did; `is_over` says when to give up."""
-        best, end = self._best(), time.monotonic() + LAST_OPINION_S
-        if not self._is_judging or best is None:
-            return
-        asking = asyncio.create_task(self._ask_judge(client, best))
-        while not asking.done():
-            await asyncio.wait({asking}, timeout=POLL_S)
-            if not asking.done() and (is_over() or time.monotonic() >= end):
-                asking.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await asking
-                return
-        asking.result()
+    async def ask_last(self, client: Client, is_over: Callable[[], bool], *, reflect_s: float | None = None) -> None:
+        """Once a search is over: asks about its best program, if nobody did, and what the attempts teach that nobody
+        looked back at.
+
+        Args:
+            is_over: when to give up.
+            reflect_s: seconds left to look back, None for as many as an opinion has.
+        """
+        best = self._best() if self._is_judging else None
+        limit_s = LAST_ADVICE_S if reflect_s is None else min(LAST_ADVICE_S, reflect_s)
+        asking = [] if best is None else [_within(LAST_ADVICE_S, self._ask_judge(client, best), is_over)]
+        n_reflecting = len(self._islands) if limit_s > 0 else 0
+        asking += [_within(limit_s, self._ask_to_reflect(client, k), is_over) for k in range(n_reflecting)]
+        await asyncio.gather(*asking)
 
     async def _ask_judge(self, client: Client, best: Evaluation) -> None:
-        island = self._islands[best.candidate.island]
+        index = best.candidate.island
+        await self._ask(client, index, lambda island: island.judge_question.remote(best))
+
+    async def _ask_to_reflect(self, client: Client, index: int) -> None:
+        await self._ask(client, index, lambda island: island.reflect_question.remote())
+
+    async def _ask(self, client: Client, index: int, next_question: Callable[[Any], Any]) -> None:
+        """Asks an island's question until something is found."""
+        island = self._islands[index]
         for _ in range(N_ANSWERS):
-            question: Question | None = await answer(island.judge_question.remote(best))
+            question: Question | None = await answer(next_question(island))
             if question is None:
                 return
             outcome = await client.complete(question.request)
             await answer(island.answered.remote(question.dialogue_id, outcome))
-            found = await self.take_in(best.candidate.island)
-            if found.opinions or isinstance(outcome, Failure):
+            found = await self.take_in(index)
+            if found.opinions or found.reflections or isinstance(outcome, Failure):
                 return
+
+
+async def _within(limit_s: float, asking: Coroutine[Any, Any, None], is_over: Callable[[], bool]) -> None:
+    """Lets something be asked, until it is over or the time is."""
+    task, end = asyncio.create_task(asking), time.monotonic() + limit_s
+    while not task.done():
+        await asyncio.wait({task}, timeout=POLL_S)
+        if not task.done() and (is_over() or time.monotonic() >= end):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            return
+    task.result()

@@ -330,7 +330,8 @@ class _Session:
         if self._run.latency_kind is LatencyKind.MEASURED and not self._is_interrupted:  # a model never wavers
             await self._search.confirm(N_CONFIRMED)
         if self._client is not None and not self._is_interrupted:
-            await self._advice.ask_last(self._client, lambda: self._is_interrupted)
+            left_s = self.budget.time_left_s
+            await self._advice.ask_last(self._client, lambda: self._is_interrupted, reflect_s=left_s)
 
     async def _recell(self, read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
         """Give programs the profile that counters say."""

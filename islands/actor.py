@@ -89,6 +89,9 @@ class HostedIsland:
     def judge_question(self, program: Evaluation) -> Question | None:
         return self._island.judge_question(program)
 
+    def reflect_question(self) -> Question | None:
+        return self._island.reflect_question()
+
     def consider(self, program: Evaluation) -> None:
         self._island.consider(program)
 

@@ -28,6 +28,7 @@ from islands.operators.llm.choice import Choice, PlanAccount, paid
 from islands.operators.llm.dialogue import ArmSpend, Brief, DialogueSettings, DialogueState, Phase, Question, Written
 from islands.operators.llm.judge import Judge
 from islands.operators.llm.notebook import ComparedAttempt, Notebook, NotebookState, WaitingPlan
+from islands.operators.llm.reflect import Reflect
 from islands.operators.llm.repair import answer_again, repair
 from islands.operators.llm.stage import facts_of
 from islands.prompts.facts import first_refusal
@@ -105,6 +106,18 @@ class Dialogues:
             self._ready.remove(dialogue.dialogue_id)
         elif judge.applies(stage):
             dialogue = self._begin_with([judge], stage, rng)
+        return self._question(dialogue) if dialogue else None
+
+    def ask_reflection(self, rng: random.Random) -> Question | None:
+        """The next question about attempts that nobody looked back at, however few; None where there are none.
+
+        For the end of a run: a reflection whose answer is out is asked for again.
+        """
+        dialogue = next((one for one in self._open.values() if one.operator == Reflect.name), None)
+        if dialogue is not None and dialogue.dialogue_id in self._ready:
+            self._ready.remove(dialogue.dialogue_id)
+        elif dialogue is None and self._settings.reflect_every and self.notebook.reflections.n_new:
+            dialogue = self._begin_with([self._operators[Reflect.name]], self._stage(()), rng)
         return self._question(dialogue) if dialogue else None
 
     def answered(self, dialogue_id: str, outcome: Outcome) -> Written | None:

@@ -130,6 +130,10 @@ class Island:
         self.consider(program)
         return self._dialogues.ask_judge(self._dialogue_rng)
 
+    def reflect_question(self) -> Question | None:
+        """The next question about attempts that nobody looked back at, at the end of a run."""
+        return self._dialogues.ask_reflection(self._dialogue_rng) if self._dialogues else None
+
     def consider(self, program: Evaluation) -> None:
         """Wants an opinion on a program: the next question is about it."""
         if self._dialogues is not None:

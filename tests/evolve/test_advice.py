@@ -126,6 +126,7 @@ async def _played(
     is_searching: bool,
     is_judging: bool = False,
     reflect_every: int = 0,
+    reflect_s: float | None = None,
 ) -> Played:
     settings = DialogueSettings(in_flight=1, operators=("mutate",), reflect_every=reflect_every)
     budget = Budget(8)
@@ -161,7 +162,7 @@ async def _played(
         await search.seed([Seed(source="us = 100", origin="file")])  # which no technique applies to
         if is_searching:
             await search.run()
-        await advice.ask_last(client, lambda: False)
+        await advice.ask_last(client, lambda: False, reflect_s=reflect_s)
         asked: dict[str, list[str]] = {}
         for one in server.asked:
             asked.setdefault(kind_of(one), []).append(one.body["messages"][1]["content"])
@@ -203,13 +204,23 @@ def test_reflections_reach_the_archive_and_later_prompts(play: Play) -> None:
     assert [one.name for one in played.techniques] == ["count_down"]
     told = [prompt for prompt in played.asked["mutate"] if "- Smaller numbers are faster." in prompt]
     assert told and all("- large us" in prompt and "- us = 1" in prompt for prompt in told)
-    assert len(played.asked["reflect"]) <= len(written) // 2
+    assert len(played.asked["reflect"]) <= len(written) // 2 + 1
     (known,), (later,) = played.known, played.taught
     assert later == known.model_copy(update={"seen": later.seen}) and known.seen >= later.seen > ""
     assert later.advice == ("us = 1",) and [one.name for one in later.techniques] == ["count_down"]
 
 
+def test_a_short_run_looks_back_once_at_its_end(play: Play) -> None:
+    played, hurried = play(scripted(), reflect_every=100), play(scripted(), reflect_every=100, reflect_s=0.0)
+    (prompt,) = played.asked["reflect"]
+    written = [e for e in played.kept if e.candidate.lineage.model]
+    assert f"{len(written)}. " in prompt
+    assert [lesson.text for lesson in played.lessons] == ["Smaller numbers are faster."]
+    assert "reflect" not in hurried.asked and hurried.lessons == []
+    assert "reflect" not in play(scripted(), is_searching=False, reflect_every=1).asked, "nothing was attempted"
+
+
 def test_an_opinion_that_does_not_come_does_not_hold_a_run_up(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(advice_module, "LAST_OPINION_S", 0.5)
+    monkeypatch.setattr(advice_module, "LAST_ADVICE_S", 0.5)
     held_up = play(scripted(hanging()), is_searching=False, is_judging=True)
     assert held_up.opinions == [] and list(held_up.asked) == ["judge"]
