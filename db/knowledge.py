@@ -144,6 +144,7 @@ class JudgedAttempt(NamedTuple):
     technique: str
     previous: str
     detail: str
+    diagnosis: str
     state: str
     predicted_octaves: float | None
     octaves: float | None
@@ -161,7 +162,8 @@ WITH latest AS (
 )
 SELECT
     latest.candidate_id, latest.technique, coalesce(latest.previous, ''), coalesce(latest.detail, ''),
-    coalesce(latest.state, ''), latest.predicted_octaves, latest.octaves, child.verdict, first.verdict
+    coalesce(child.lineage ->> '$.diagnosis', ''), coalesce(latest.state, ''),
+    latest.predicted_octaves, latest.octaves, child.verdict, first.verdict
 FROM latest
 JOIN evaluations AS child ON child.seq = latest.seq
 JOIN (

@@ -47,6 +47,7 @@ class LineageRow(Record):
     operator: str
     technique: str
     detail: str
+    diagnosis: str
     run_id: str
     island: int
     outcome: Outcome
@@ -245,8 +246,8 @@ SELECT seq FROM ancestors ORDER BY seq
 def lineage_at(seqs: Iterable[int]) -> Question:
     """What `lineage_of` reads, oldest first."""
     columns = (
-        "program_id, parents, operator, technique, lineage ->> '$.detail', run_id, island, outcome, reason,"
-        " latency_kind, latency_us, speedup"
+        "program_id, parents, operator, technique, lineage ->> '$.detail',"
+        " coalesce(lineage ->> '$.diagnosis', ''), run_id, island, outcome, reason, latency_kind, latency_us, speedup"
     )
     return Question(f"SELECT {columns} FROM evaluations WHERE seq IN ({_numbers(seqs)}) ORDER BY seq", [])
 

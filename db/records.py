@@ -180,6 +180,7 @@ class Lineage(Record):
     technique: str = ""  # the named optimisation that the operator applied
     parents: tuple[str, ...] = ()  # program ids
     detail: str = ""  # what was changed, in words: "BLOCK 1024 -> 4096"
+    diagnosis: str = ""  # why it was changed, where somebody planned it: a construct, and what is wrong with it
     model: str = ""  # the language model, where there was one
     prompt_hash: str = ""
     state: str = ""  # key of the parent's performance state, when the technique was chosen

@@ -62,6 +62,7 @@ class AttemptStory(Record):
     technique: str
     previous: str  # the technique that had made the parent
     detail: str  # what was changed
+    diagnosis: str  # why, where somebody planned it
     state: str
     predicted_octaves: float | None
     latency_kind: LatencyKind | None  # the parent's
@@ -216,6 +217,7 @@ def _story(one: JudgedAttempt) -> AttemptStory:
         technique=one.technique,
         previous=one.previous,
         detail=one.detail,
+        diagnosis=one.diagnosis,
         state=one.state,
         predicted_octaves=one.predicted_octaves,
         latency_kind=before.latency_kind,

@@ -88,7 +88,7 @@ def attempts(
     else:
         kinds = sorted({story.latency_kind for story in found if story.latency_kind})
         rows = [{**story.model_dump(), str(story.latency_kind): story.octaves} for story in found]
-        print_table(rows, _attempt_columns(kinds))
+        print_table(rows, _attempt_columns(kinds, with_diagnosis=any(story.diagnosis for story in found)))
 
 
 @app.command("recipes")
@@ -270,11 +270,12 @@ def _percent(octaves: float) -> str:
     return f"{2**-octaves - 1:+.1%}"
 
 
-def _attempt_columns(kinds: Sequence[LatencyKind]) -> list[Column]:
+def _attempt_columns(kinds: Sequence[LatencyKind], *, with_diagnosis: bool) -> list[Column]:
     return [
         Column("candidate_id", "candidate", is_whole=True, is_spare=True),
         Column("technique", "technique"),
         Column("detail", "what was changed"),
+        *([Column("diagnosis", "because")] if with_diagnosis else []),
         Column("predicted_octaves", "predicted", _percent, is_number=True),
         *(Column(kind, kind, _percent, is_number=True) for kind in kinds),
         Column("cause", "cause of the difference"),

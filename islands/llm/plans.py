@@ -28,6 +28,11 @@ class Plan(NamedTuple):
     effect_pct: float
 
     @property
+    def diagnosis(self) -> str:
+        """What is wrong, and where."""
+        return f"{self.construct}: {self.why}"
+
+    @property
     def octaves(self) -> float:
         """The expected gain: log2 of parent over child latency."""
         return effect_in_octaves(self.effect_pct)

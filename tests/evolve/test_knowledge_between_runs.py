@@ -262,6 +262,23 @@ def test_states_are_chosen_by_a_part_of_their_key(call: Call, tmp_path: Path) ->
     assert (code, out) == (0, "") and "nothing was learnt yet" in err
 
 
+def test_the_diagnosis_of_a_plan_is_kept_and_shown(call: Call, tmp_path: Path) -> None:
+    path, problem = tmp_path / "planned.duckdb", make_problem()
+    run = make_run(problem)
+    seed = one_evaluation(problem, run, 0, 100.0)
+    made = one_evaluation(problem, run, 1, 80.0, parents=(seed,), operator="execute")
+    lineage = made.candidate.lineage.model_copy(update={"model": "openai/x", "diagnosis": "the loop: loads wait"})
+    made = made.model_copy(update={"candidate": made.candidate.model_copy(update={"lineage": lineage})})
+    with ProgramArchive.open(path) as filled:
+        filled.add_problem(problem)
+        filled.add_run(run)
+        filled.insert([seed, made])
+    for asked in (("lineage", made.candidate.program_id), ("knowledge", "attempts")):
+        assert "the loop: loads wait" in call(*asked, "--archive", path)[1]
+        *_, last = json.loads(call(*asked, "--json", "--archive", path)[1])
+        assert last["diagnosis"] == "the loop: loads wait"
+
+
 def test_attempts_say_what_came_of_them_and_why(call: Call, archive: Path, tmp_path: Path) -> None:
     with ProgramArchive.open(archive, read_only=True) as reader:
         stories = attempt_stories(reader, limit=500)

@@ -33,6 +33,7 @@ def compared(
         program_id=verdict.program_id,
         technique=lineage.technique,
         change=lineage.detail,
+        diagnosis=lineage.diagnosis,
         plan=plan,
         parents=lineage.parents,
         performance_state=lineage.state,
@@ -58,7 +59,7 @@ def attempt_facts(attempt: ComparedAttempt) -> AttemptFacts:
     plan = attempt.plan
     return AttemptFacts(
         what=f"{what} ({plan.construct}: {plan.change})" if plan else what,
-        why=plan.why if plan else "",
+        why=plan.why if plan else attempt.diagnosis,
         expected=gain_in_words(attempt.predicted_octaves),
         came_of_it=attempt.came_of_it,
         known_cause=attempt.cause,

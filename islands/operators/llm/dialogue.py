@@ -109,6 +109,7 @@ class DialogueState(Record):
             technique=self.technique,
             parents=self.parents,
             detail=self.change,
+            diagnosis=self.plan.diagnosis if self.plan else "",
             model=self.answered_by,
             prompt_hash=self.prompt_hash,
             state=self.performance_state,

@@ -35,6 +35,7 @@ class ComparedAttempt(Record):
     technique: str
     change: str
     plan: Plan | None = None  # that was carried out, if any
+    diagnosis: str = ""  # that of a plan, also where an earlier sitting carried it out
     parents: tuple[str, ...] = ()
     performance_state: str = ""  # key of the first parent's
     predicted_octaves: float | None = None

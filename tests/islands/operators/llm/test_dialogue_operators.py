@@ -16,6 +16,7 @@ from islands.llm.models import Role
 from islands.operators import default_operators
 from islands.operators.llm import DialogueOperator, Stage, dialogue_operators
 from islands.operators.llm.ancestry import Ancestry
+from islands.operators.llm.attempts import attempt_facts
 from islands.operators.llm.fuse import fusions_of
 from islands.operators.llm.notebook import ComparedAttempt, Notebook
 from islands.prompts import Facts
@@ -206,8 +207,12 @@ def test_plans_are_carried_out_one_by_one_and_compared_with_what_they_promised()
     assert written is not None
     assert (written.lineage.operator, written.lineage.state) == ("execute", STATE_KEY)
     assert written.lineage.predicted_octaves == pytest.approx(-math.log2(0.8))  # the planner's, not the executor's
+    assert written.lineage.diagnosis == "the launch: loads"
     dialogues.admitted(first.dialogue_id, "r-0-000001")
     dialogues.told("r-0-000001", correct(candidate_of(variant(8), "r-0-000001"), 1000.0))
+    resumed = talking("plan")
+    resumed.told("r-0-000001", correct(candidate_of(variant(8), "r-0-000001"), 1000.0), written.lineage)
+    assert [attempt_facts(one).why for one in resumed.recent_attempts] == ["the launch: loads"]
     (attempt,) = dialogues.recent_attempts
     assert attempt.plan is not None and attempt.plan.why == "loads"
     assert attempt.octaves == pytest.approx(math.log2(0.8)) and attempt.came_of_it == "1000.00 us, 1.25x slower"
