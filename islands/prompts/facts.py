@@ -84,6 +84,7 @@ class FusionFacts(NamedTuple):
     first: str
     second: str
     buffers: tuple[str, ...]  # "t: float32 (4096, 1024), 16.78 MB"
+    resources: tuple[str, ...] = ()  # what each of them takes, and waits for: its counters
 
 
 class AttemptFacts(NamedTuple):

@@ -69,6 +69,7 @@ _RESIDENCY = (
     _Figure("spill_bytes", "spilled per thread", bytes_in_words),
     _Figure("shared_bytes", "shared memory per program", bytes_in_words),
 )
+_TAKEN = ("n_registers", "spill_bytes", "shared_bytes", "occupancy")
 BEARING: dict[Tier, tuple[_Figure, ...]] = {
     Tier.MEMORY_BOUND: (*_ALWAYS, *_MEMORY, *_RESIDENCY),
     Tier.COMPUTE_BOUND: (*_ALWAYS, *_COMPUTE, *_RESIDENCY, *_MEMORY[4:]),
@@ -124,3 +125,12 @@ def _kernel(kernel: KernelProfile) -> str:
     grid = " x ".join(str(n) for n in kernel.grid)
     sol = f"memory {kernel.memory_sol_pct:.0f}%, SMs {kernel.compute_sol_pct:.0f}%"
     return f"kernel {kernel.kernel}: {time}grid {grid}, {kernel.n_threads} threads, {sol}"
+
+
+def resources_of(kernel: KernelProfile) -> str:
+    """What one kernel of several takes of an SM and what it waits for, as far as counters say it; empty where not."""
+    figures = (figure for figure in _RESIDENCY if figure.field in _TAKEN)
+    values = ((figure, getattr(kernel, figure.field)) for figure in figures)
+    parts = [f"{figure.words} {figure.say(value)}" for figure, value in values if value is not None]
+    parts += list(_stalls(kernel))[:1]
+    return f"{kernel.kernel}: {', '.join(parts)}" if parts else ""

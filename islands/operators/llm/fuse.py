@@ -8,12 +8,13 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from db.records import Capture, Verdict
+from db.records import Capture, Profile, Verdict
 from islands.grid import Occupant
 from islands.operators.llm.base import Author, Opening
 from islands.operators.llm.stage import Stage
 from islands.prompts import FusionFacts, render
 from islands.prompts.facts import buffer_in_words
+from islands.prompts.figures import resources_of
 from islands.selection import SpeedWeightedSelector
 
 _TENSOR = re.compile(r"(?P<storage>t\d+)\+\d+:(?P<dtype>\w+)\((?P<shape>[\d, ]*)\)")
@@ -69,7 +70,15 @@ def _may_be_fused(verdict: Verdict) -> bool:
 def _draw(parent: Occupant, rng: random.Random) -> FusionFacts:
     """Mostly the pair with most between them."""
     found = fusions_of(parent.verdict.captures[0])
-    return rng.choices([facts for facts, _ in found], weights=[1 + n_bytes for _, n_bytes in found])[0]
+    drawn = rng.choices([facts for facts, _ in found], weights=[1 + n_bytes for _, n_bytes in found])[0]
+    return drawn._replace(resources=_resources(parent.verdict.profile, drawn))
+
+
+def _resources(profile: Profile | None, pair: FusionFacts) -> tuple[str, ...]:
+    """Of the two kernels, where counters were read: those of the profile itself are the dominant kernel's alone."""
+    kernels = {kernel.kernel: kernel for kernel in profile.kernels} if profile else {}
+    said = (resources_of(kernels[name]) for name in dict.fromkeys((pair.first, pair.second)) if name in kernels)
+    return tuple(text for text in said if text)
 
 
 def _between(first: Sequence[str], second: Sequence[str], outputs: Sequence[str]) -> Iterator[Buffer]:

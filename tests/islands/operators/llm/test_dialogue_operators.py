@@ -9,7 +9,9 @@ import random
 import pytest
 
 from db.measures import Tier
+from db.profile import KernelProfile, Profile, Stall
 from islands.dialogues import DialogueSettings
+from islands.grid import Occupant
 from islands.knowledge import Attempt, KnowledgeBase
 from islands.llm.exchange import Failure, FailureKind
 from islands.llm.models import Role
@@ -274,6 +276,19 @@ def test_kernels_in_a_row_are_fused_with_what_lies_between_them() -> None:
     assert "`row_max` and `row_scale`" in text and "t1: float32 (64), 256 bytes" in text
     written = dialogues.answered(question.dialogue_id, said(whole(8)))
     assert written is not None and written.lineage.operator == "fuse"
+
+
+def test_a_fusion_shows_what_both_kernels_take_and_wait_for() -> None:
+    parent, waiting = elite(captures=[TWO_KERNELS]), Stall(reason="long_scoreboard", cycles=9.0, share=0.61)
+    first = KernelProfile(kernel="row_max", n_registers=32)
+    second = KernelProfile(kernel="row_scale", n_registers=168, shared_bytes=49152, stalls=(waiting,))
+    read = Profile(source="ncu", dominant="row_max", n_registers=32, kernels=(first, second))
+    verdict = parent.verdict.model_copy(update={"profile": read})
+    (question,) = ask(talking("fuse"), Occupant(parent.candidate, verdict))
+    (line,) = [line for line in text_of(question).splitlines() if line.startswith("- row_scale: ")]
+    assert "registers per thread 168" in line and "shared memory per program 49.15 KB" in line
+    assert "stall long scoreboard: 61% of the waiting" in line
+    assert "- row_max: registers per thread 32" in text_of(question)
 
 
 def test_what_is_returned_does_not_lie_between() -> None:
