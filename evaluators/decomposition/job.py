@@ -27,6 +27,7 @@ from evaluators.decomposition.classify import SMALL_SHARE
 from evaluators.decomposition.configurations import configuration_of, configurations
 from evaluators.decomposition.convolutions import biasless
 from evaluators.decomposition.errors import DecompositionError
+from evaluators.decomposition.floors import efficiency_of
 from evaluators.decomposition.flow import Flow
 from evaluators.decomposition.output import read_output
 from evaluators.decomposition.parts import Part, group_parts, refusal, single_parts
@@ -37,6 +38,7 @@ from evaluators.decomposition.replay import Replay
 from evaluators.decomposition.scans import with_loops
 from evaluators.decomposition.steps import Configuration, Output
 from evaluators.decomposition.unwrap import unwrapped
+from evaluators.hardware import detect_hardware
 from evaluators.precision import apply_precision
 from evaluators.problems.degenerate import degeneracy_of
 from evaluators.problems.module import load_module
@@ -226,7 +228,7 @@ class Taking:
 
     def parts(self, shares: Sequence[Share]) -> tuple[list[PartProblem], list[LeftAlone]]:
         """Parts that are worth a search, most time first, and the others with the reason."""
-        candidates = [*single_parts(self.flow), *group_parts(self.flow)]
+        candidates = [*single_parts(self.flow), *group_parts(self.flow, {share.step: share.share for share in shares})]
         share_of = {part.name: sum(s.share for s in shares if part.first <= s.step <= part.last) for part in candidates}
         left, worth = [], []
         for part in candidates:
@@ -236,15 +238,19 @@ class Taking:
             else:
                 worth.append(part)
         found: list[PartProblem] = []
+        total_us, dram_gb_s = sum(share.device_us for share in shares), detect_hardware().dram_gb_s
         for part, answer in self._examined(worth):
             share = share_of[part.name]
             if isinstance(answer, str):
                 left.append(LeftAlone(name=part.name, share=share, reason=answer))
             else:
-                reference = "aten" if answer.kind == "kernelbench" else "kernel"
-                is_rewritten = not self._rewritten.isdisjoint(part.kernels)
                 its = PartProblem(
-                    part=part, problem=answer, share=share, reference=reference, is_rewritten=is_rewritten
+                    part=part,
+                    problem=answer,
+                    share=share,
+                    reference="aten" if answer.kind == "kernelbench" else "kernel",
+                    efficiency=efficiency_of(part, share * total_us, dram_gb_s),
+                    is_rewritten=not self._rewritten.isdisjoint(part.kernels),
                 )
                 found.append(its)
         return sorted(found, key=lambda p: -p.share), left

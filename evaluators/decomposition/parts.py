@@ -1,16 +1,21 @@
 """Which launches make a part, and what goes in and comes out of it.
 
 Every launch is a part by itself. A run of launches with no library's call between, each of which has to do with those
-before it, is one too: what its kernels hand to each other need not go through memory.
+before it, is one too: what its kernels hand to each other need not go through memory. Of a long run, groups of a few
+neighbours are parts as well, because few kernels become one more easily than many.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from db.records import Record, TensorSpec
 from evaluators.decomposition.flow import AT_ENTRY, Content, Flow
 from evaluators.decomposition.steps import Extern, Fill, Item, Launch
+
+LONG_RUN = 8  # launches: of a longer run smaller groups are offered, too
+SMALL_GROUP = 4  # launches, at most
+MOST_SMALL_GROUPS = 4  # of one run: parts share a budget
 
 
 class Tensor(Record):
@@ -36,9 +41,15 @@ def single_parts(flow: Flow) -> list[Part]:
     return [_part(flow, [index]) for index in _launches(flow)]
 
 
-def group_parts(flow: Flow) -> list[Part]:
-    """The longest runs of at least two launches that belong together."""
-    return [_part(flow, run) for run in _runs(flow) if len(run) > 1]
+def group_parts(flow: Flow, shares: Mapping[int, float] | None = None) -> list[Part]:
+    """The longest runs of at least two launches that belong together, and small groups of those that are long.
+
+    Args:
+        shares: of device time, by step: the small groups are those that take most of it.
+    """
+    runs = [run for run in _runs(flow) if len(run) > 1]
+    small = [group for run in runs if len(run) > LONG_RUN for group in _small_groups(flow, run, shares or {})]
+    return [_part(flow, run) for run in (*runs, *small)]
 
 
 def refusal(flow: Flow, part: Part) -> str:
@@ -79,10 +90,11 @@ def _launches(flow: Flow) -> list[int]:
 
 
 def _runs(flow: Flow) -> Iterator[list[int]]:
-    """Indices of launches, cut where a library is called and where a launch has nothing to do with those before it."""
+    """Indices of launches, cut where a library is called, where a launch has nothing to do with those before it, and
+    around one that no part may hold."""
     run: list[int] = []
     for index, step in enumerate(flow.output.steps):
-        if isinstance(step, Extern | Item):
+        if isinstance(step, Extern | Item) or (isinstance(step, Launch) and any(_refusals_of(flow, index))):
             yield run
             run = []
         elif isinstance(step, Launch):
@@ -91,6 +103,37 @@ def _runs(flow: Flow) -> Iterator[list[int]]:
                 run = []
             run.append(index)
     yield run
+
+
+def _small_groups(flow: Flow, run: list[int], shares: Mapping[int, float]) -> list[list[int]]:
+    """Neighbours in a run that belong together, those first that take most time; no launch is in two of them."""
+    groups: list[list[int]] = []
+    pieces = [run]
+    while len(groups) < MOST_SMALL_GROUPS:
+        windows = [w for piece in pieces for w in _windows(piece) if _belong_together(flow, w)]
+        if not windows:
+            break
+        best = max(windows, key=lambda window: (sum(shares.get(i, 0.0) for i in window), len(window)))
+        groups.append(best)
+        pieces = [side for piece in pieces for side in _around(best, piece)]
+    return groups
+
+
+def _around(group: list[int], piece: list[int]) -> list[list[int]]:
+    """What is left of a piece on both sides of a group, if it holds the group."""
+    if group[0] not in piece:
+        return [piece]
+    return [[i for i in piece if i < group[0]], [i for i in piece if i > group[-1]]]
+
+
+def _windows(piece: list[int]) -> Iterator[list[int]]:
+    for size in range(2, SMALL_GROUP + 1):
+        yield from (piece[start : start + size] for start in range(len(piece) - size + 1))
+
+
+def _belong_together(flow: Flow, indices: list[int]) -> bool:
+    """Whether each launch has to do with those before it."""
+    return all(_memories(flow, [index]) & _memories(flow, indices[:n]) for n, index in enumerate(indices) if n)
 
 
 def _memories(flow: Flow, indices: list[int]) -> set[str]:
@@ -114,14 +157,9 @@ def _part(flow: Flow, run: list[int]) -> Part:
 
 
 def _refusals(flow: Flow, part: Part) -> Iterator[str]:
-    entries, steps = {*flow.output.arguments, *flow.output.constants}, range(part.first, part.last + 1)
+    steps = range(part.first, part.last + 1)
     for index in steps:
-        step = flow.output.steps[index]
-        for use in flow.steps[index].writes:
-            if use.content.memory in entries:
-                yield f"it changes {use.content.memory}, an input of the graph, in place"
-        if isinstance(step, Launch) and not flow.access[step.kernel].is_split:
-            yield f"{step.kernel} adds to what its output held before"
+        yield from _refusals_of(flow, index)
         for use in flow.steps[index].reads:
             if not use.parameter and use.content.producer not in steps and use.content.producer != AT_ENTRY:
                 yield f"it fills a part of {use.content.name}, another step the rest"
@@ -130,3 +168,13 @@ def _refusals(flow: Flow, part: Part) -> Iterator[str]:
             is_ours = use.content.producer in steps and index not in steps
             if is_ours and not use.parameter and isinstance(flow.output.steps[index], Launch):
                 yield f"it fills a part of {use.content.name}, another step the rest"
+
+
+def _refusals_of(flow: Flow, index: int) -> Iterator[str]:
+    """Why no part may hold a step."""
+    step, entries = flow.output.steps[index], {*flow.output.arguments, *flow.output.constants}
+    for use in flow.steps[index].writes:
+        if use.content.memory in entries:
+            yield f"it changes {use.content.memory}, an input of the graph, in place"
+    if isinstance(step, Launch) and not flow.access[step.kernel].is_split:
+        yield f"{step.kernel} adds to what its output held before"

@@ -59,6 +59,7 @@ class PartProblem(Record):
     problem: Problem
     share: float
     reference: Literal["aten", "kernel"]
+    efficiency: float | None = None  # of what the model runs, against the bandwidth of memory, in [0, 1]
     is_rewritten: bool = False  # its first program is not what the model runs: a loop in the place of a split scan
 
 

@@ -7,7 +7,7 @@ import shlex
 import typer
 
 from evaluators.decomposition.classify import ModelOutcome, whole_only
-from evaluators.decomposition.records import Decomposition
+from evaluators.decomposition.records import Decomposition, PartProblem
 from evolve.cli.console import console, format_seconds, format_times, format_us
 from evolve.cli.endings import INTERRUPTED
 from evolve.cli.live import LineView
@@ -64,9 +64,14 @@ def apart_lines(decomposition: Decomposition) -> list[str]:
         f"{len(decomposition.parts)} parts worth a search, {decomposition.extern_share:.1%} of "
         f"{format_us(decomposition.device_us)} us goes to libraries"
     )
-    parts = [f"  {p.part.name}  {p.share:6.1%}  {', '.join(p.part.kernels)}" for p in decomposition.parts]
+    parts = [f"  {p.part.name}  {p.share:6.1%}  {_floor(p)}{', '.join(p.part.kernels)}" for p in decomposition.parts]
     left = [f"  {p.name}  {p.share:6.1%}  left alone: {p.reason}" for p in decomposition.left_alone]
     return [*left_out, head, *parts, *left, *notes]
+
+
+def _floor(part: PartProblem) -> str:
+    """How close it is to what memory allows, where that is known."""
+    return "" if part.efficiency is None else f"{part.efficiency:4.0%} of bandwidth  "
 
 
 def begin_line(event: SearchBegins) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from evaluators.decomposition.records import PartProblem
 from evolve.config import LanguageSettings
 
 LEAST = 10  # verdicts: with fewer, a search has hardly tried a technique
+AT_FLOOR = 0.1  # of its time a part may win back though it is at its floor: that is a rough figure
 WHOLE_SHARE = 0.2  # of the budget, for the module itself
 
 
@@ -28,10 +30,17 @@ class Allotment(NamedTuple):
 
 
 def allotted(left: Allotment, shares: Sequence[float]) -> Allotment:
-    """What the first of the searches that are still to come gets: its share of their device time, `LEAST` at least."""
+    """What the first of the searches that are still to come gets: its share of what they may gain, `LEAST` at least."""
     fraction = shares[0] / (sum(shares) or 1.0)
     evaluations = min(left.evaluations, max(LEAST, round(left.evaluations * fraction)))
     return Allotment(evaluations, None if left.time_s is None else left.time_s * fraction)
+
+
+def expected_gain(part: PartProblem) -> float:
+    """The part of the model's device time that a search may win back: what its kernels take above the time that memory
+    needs for its inputs and outputs. All of it where that is not known."""
+    above = 1.0 if part.efficiency is None else max(AT_FLOOR, 1 - part.efficiency)
+    return part.share * above
 
 
 def with_share(settings: LanguageSettings, fraction: float) -> LanguageSettings:

@@ -18,7 +18,7 @@ from evaluators.decomposition.classify import (
 from evaluators.decomposition.decompose import stitch
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.records import Decomposition, PartProblem
-from evolve.models.budget import WHOLE_SHARE, Allotment, allotted
+from evolve.models.budget import WHOLE_SHARE, Allotment, allotted, expected_gain
 from evolve.models.choice import best_apart, covering, is_winner
 from evolve.models.delivery import Attempting, deliver
 from evolve.models.records import (
@@ -115,7 +115,7 @@ class _Searches:
         return self._one(WHOLE, 1.0, problem, allotted(self._left, shares))
 
     def parts(self, parts: Sequence[PartProblem]) -> list[PartResult]:
-        """Every part, in order of the time that it takes.
+        """Every part, in order of the time that it may win back.
 
         One that a larger part stands for gets nothing of the budget unless the larger one was searched and won nothing.
         """
@@ -125,9 +125,15 @@ class _Searches:
         def is_due(part: PartProblem) -> bool:
             return (its := larger[part.part.name]) == "" or (its in results and not is_winner(results[its]))
 
-        waiting = sorted(parts, key=lambda part: (-part.share, larger[part.part.name] != ""))
+        gains = {part.part.name: expected_gain(part) for part in parts}
+
+        def turn(part: PartProblem) -> tuple[float, bool]:
+            around = larger[part.part.name]  # which comes first
+            return -min(gains[part.part.name], gains.get(around, 1.0)), around != ""
+
+        waiting = sorted(parts, key=turn)
         while waiting:
-            shares = [part.share for part in waiting if is_due(part)]
+            shares = [gains[part.part.name] for part in waiting if is_due(part)]
             part = waiting.pop(0)
             name = part.part.name
             found = self._part(part, shares) if is_due(part) else Found(reason=COVERED.format(larger[name]))

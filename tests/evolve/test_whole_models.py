@@ -54,6 +54,29 @@ def test_parts_are_searched_in_order_of_their_share_and_get_budget_by_it() -> No
     assert [event.name for event in bench.events if isinstance(event, SearchBegins)] == [p.name for p in ended.parts]
 
 
+def with_efficiencies(bench: Bench, **efficiencies: float) -> Bench:
+    parts = [p.model_copy(update={"efficiency": efficiencies.get(p.part.name, 0.0)}) for p in bench.decomposition.parts]
+    bench.decomposition = bench.decomposition.model_copy(update={"parts": tuple(parts)})
+    return bench
+
+
+def test_a_part_at_its_floor_comes_last_and_gets_little() -> None:
+    bench = with_efficiencies(Bench("conv_epilogue", {}, always(accepted(1.1))), **{GROUP: 1.0, FIRST: 0.5})
+    bench.run(200)
+    given = {name: allotment.evaluations for name, allotment in bench.searched}
+    assert list(given) == [SECOND, FIRST, LAYOUT, GROUP]  # 5.4%, 4.9%, 4.1%, 1.5% of the time may be won back
+    assert given[SECOND] == 68 and given[GROUP] == pytest.approx(19, abs=1) and sum(given.values()) == 200
+    assert "100% of bandwidth" in apart_lines(bench.decomposition)[1]
+
+
+def test_a_part_that_another_stands_for_waits_for_that_one_however_little_it_may_gain() -> None:
+    bench = with_pieces(Bench("conv_epilogue", {GROUP: 1.3}, always(accepted(1.1))), GROUP)
+    bench = with_efficiencies(bench, **{GROUP: 1.0})
+    ended = bench.run(200)
+    assert [name for name, _ in bench.searched] == [LAYOUT, GROUP]
+    assert {p.name for p in ended.parts if p.found.reason.startswith("a part of")} == {FIRST, SECOND}
+
+
 def test_a_small_budget_goes_to_the_parts_that_take_the_most_time() -> None:
     bench = Bench("conv_epilogue", {}, always(accepted(1.1)))
     ended = bench.run(2 * LEAST)

@@ -1,8 +1,13 @@
 """What goes in and out of a part, in the face of memory that is used again, and what cannot be a part."""
 
+import pytest
+
+from evaluators.decomposition.floors import efficiency_of
 from evaluators.decomposition.flow import Flow
 from evaluators.decomposition.output import read_output
-from evaluators.decomposition.parts import Part, group_parts, refusal, single_parts
+from evaluators.decomposition.parts import MOST_SMALL_GROUPS, Part, group_parts, refusal, single_parts
+from evaluators.decomposition.steps import Launch, Operand
+from tests.support.decompositions import decomposition_of
 from tests.support.inductor import FOLDER, output_of
 
 H200 = (FOLDER / "h200.py.txt").read_text()
@@ -53,3 +58,73 @@ def test_a_kernel_that_adds_to_its_output_is_left_alone() -> None:
     flow = Flow(read_output(changed))
     (part,) = single_parts(flow)
     assert "held before" in refusal(flow, part)
+
+
+def chain(n: int, *, atomic: int = -1, in_place: int = -1) -> Flow:
+    """The kernel of the H200 sample over and over: each launch changes what the one before it made.
+
+    Args:
+        n: launches.
+        atomic: the launch whose kernel adds to what its output held.
+        in_place: the launch that changes an argument of the graph.
+    """
+    output = read_output(H200)
+    (index,) = [i for i, step in enumerate(output.steps) if isinstance(step, Launch)]
+    launch, kernel = output.launches[0], output.kernels[output.launches[0].kernel]
+    adding = kernel.model_copy(
+        update={
+            "name": "adding",
+            "source": kernel.source.replace(kernel.name, "adding").replace("tl.store(in_out", "tl.atomic_add(in_out"),
+        }
+    )
+    other = Operand(name="arg4_1")
+    launches = [launch] * n
+    if atomic >= 0:
+        launches[atomic] = launch.model_copy(update={"kernel": "adding"})
+    if in_place >= 0:
+        launches[in_place] = launch.model_copy(update={"arguments": (other, *launch.arguments[1:])})
+    steps = (*output.steps[:index], *launches, *output.steps[index + 1 :])
+    kernels = {**output.kernels, "adding": adding}
+    return Flow(output.model_copy(update={"steps": steps, "kernels": kernels}))
+
+
+def launches_of(flow: Flow, parts: list[Part]) -> list[tuple[int, int]]:
+    """The first and the last launch of each part, counted from the first of the graph."""
+    places = [i for i, step in enumerate(flow.output.steps) if isinstance(step, Launch)]
+    return [(places.index(part.first), places.index(part.last)) for part in parts]
+
+
+@pytest.mark.parametrize("refused", [{"atomic": 3}, {"in_place": 3}])
+def test_a_kernel_that_is_left_alone_keeps_none_of_its_neighbours_out_of_a_group(
+    refused: dict[str, int],
+) -> None:
+    flow = chain(6, **refused)
+    groups = group_parts(flow)
+    assert launches_of(flow, groups) == [(0, 2), (4, 5)]
+    assert [refusal(flow, group) for group in groups] == ["", ""]
+    alone = single_parts(flow)
+    assert [bool(refusal(flow, part)) for part in alone] == [False, False, False, True, False, False]
+
+
+def test_a_short_run_is_one_group() -> None:
+    flow = chain(8)
+    assert launches_of(flow, group_parts(flow)) == [(0, 7)]
+
+
+def test_of_a_long_run_the_neighbours_that_take_most_time_are_groups_as_well() -> None:
+    flow = chain(12)
+    places = [i for i, step in enumerate(flow.output.steps) if isinstance(step, Launch)]
+    shares = dict.fromkeys(places, 0.01) | {places[4]: 0.2, places[5]: 0.2, places[6]: 0.1, places[11]: 0.05}
+    groups = launches_of(flow, group_parts(flow, shares))
+    assert groups[0] == (0, 11) and groups[1][0] <= 4 and groups[1][1] >= 6
+    assert groups[1:3] == [(3, 6), (8, 11)] and groups[3] == (0, 2) and len(groups) == 4
+    assert len(group_parts(chain(40))) == 1 + MOST_SMALL_GROUPS
+
+
+def test_a_part_is_as_efficient_as_its_bytes_over_bandwidth_allow() -> None:
+    parts = {p.part.name: p.part for p in decomposition_of("conv_epilogue").parts}
+    n_bytes = 4 * (64 * 64 * 64 * 64 + 64 * 64 * 32 * 32)
+    assert efficiency_of(parts["part_28_28"], 100.0, 4000.0) == pytest.approx(n_bytes / 4e6 / 100.0)
+    assert efficiency_of(parts["part_28_28"], 1.0, 4000.0) == 1.0
+    both, first = (efficiency_of(parts[name], 100.0, 4000.0) for name in ("part_20_28", "part_20_20"))
+    assert both < first  # what goes from one kernel to the other need not be written
