@@ -75,6 +75,9 @@ def test_a_part_that_another_stands_for_waits_for_that_one_however_little_it_may
     ended = bench.run(200)
     assert [name for name, _ in bench.searched] == [LAYOUT, GROUP]
     assert {p.name for p in ended.parts if p.found.reason.startswith("a part of")} == {FIRST, SECOND}
+    bench = with_efficiencies(with_pieces(Bench("conv_epilogue", {}, always(accepted(1.1))), GROUP), **{GROUP: 1.0})
+    reasons = {p.name: p.found.reason for p in bench.run(200).parts}  # it wins nothing: the others would be due
+    assert [reasons[name] for name in (FIRST, SECOND)] == [NO_BUDGET, NO_BUDGET]
 
 
 def test_a_small_budget_goes_to_the_parts_that_take_the_most_time() -> None:
