@@ -74,6 +74,35 @@ def test_a_model_is_taken_apart_and_put_together(tmp_path: Path, replaced: bool)
         assert one.stride() == other.stride()
 
 
+CONVOLUTION = (
+    BLOCK[: BLOCK.index("    def __init__")]
+    + """
+    def __init__(self):
+        super().__init__()
+        self.convolution, self.norm = nn.Conv2d(32, 64, 3, padding=1), nn.BatchNorm2d(64)
+
+    def forward(self, x):
+        return nn.functional.max_pool2d(torch.tanh(self.norm(self.convolution(x))), 2)
+
+def get_inputs():
+    return [torch.randn(16, 32, 64, 64)]
+
+def get_init_inputs():
+    return []
+"""
+)
+
+
+def test_what_comes_after_a_convolution_with_a_bias_has_a_reference_in_aten_terms(tmp_path: Path) -> None:
+    (tmp_path / "convolution.py").write_text(CONVOLUTION)
+    decomposition = decompose(load_problem(str(tmp_path / "convolution.py")), folder=tmp_path / "weights")
+    assert decomposition.graph is not None, decomposition.reason
+    (call,) = [step for step in decomposition.graph.output.externs if "convolution" in step.target]
+    after = [p for p in decomposition.parts if any(tensor.name == call.result for tensor in p.part.inputs)]
+    assert "bias=None" in call.text and after and {p.reference for p in after} == {"aten"}
+    assert all(p.efficiency is not None and 0.0 < p.efficiency <= 1.0 for p in decomposition.parts)
+
+
 def test_what_a_library_does_alone_is_told_at_once(tmp_path: Path) -> None:
     (tmp_path / "lstm.py").write_text(LSTM)
     found = whole_only(decompose(load_problem(str(tmp_path / "lstm.py")), folder=tmp_path / "weights"))
