@@ -48,8 +48,8 @@ def check_kernelbench(file: SourceFile) -> None:
     forward, init = method(model, "forward"), method(model, "__init__")
     if forward is None and _is_plain_module(model):
         raise file.error("Model has no forward", model.lineno, KERNELBENCH_FORM)
-    _check_counts(file, inputs, forward, "Model.forward", is_method=True)
-    _check_counts(file, init_inputs, init, "Model.__init__", is_method=True)
+    check_counts(file, inputs, forward, "Model.forward", is_method=True)
+    check_counts(file, init_inputs, init, "Model.__init__", is_method=True)
 
 
 def check_triton(file: SourceFile) -> None:
@@ -59,7 +59,7 @@ def check_triton(file: SourceFile) -> None:
         message = "kernel_function is itself a @triton.jit kernel: it must be the host function that launches one"
         raise file.error(message, function.lineno, TRITON_FORM)
     inputs = _input_function(file, "get_inputs", function.lineno if function else None, TRITON_FORM)
-    _check_counts(file, inputs, function, "kernel_function", is_method=False)
+    check_counts(file, inputs, function, "kernel_function", is_method=False)
 
 
 def _input_function(file: SourceFile, name: str, owner_line: int | None, form: str) -> Function | None:
@@ -73,7 +73,7 @@ def _input_function(file: SourceFile, name: str, owner_line: int | None, form: s
     return function
 
 
-def _check_counts(
+def check_counts(
     file: SourceFile, maker: Function | None, taker: Function | None, taker_name: str, *, is_method: bool
 ) -> None:
     """The number of values that one function returns and of arguments that another takes, where both can be read."""

@@ -18,6 +18,7 @@ INPUTS_FORM = (
     "give a file that defines get_inputs(), which returns the list of forward's arguments, and get_init_inputs() where "
     "the class takes any: --inputs FILE, or a function of a package: --inputs mylib.blocks:example_inputs"
 )
+MODEL_TEXT = "MODEL_TEXT"  # the name that the digest of the module's file has
 _PROBE = "evaluators.problems.importing"
 _SPEC = re.compile(r"(?P<module>[^\W\d][\w.]*):(?P<name>[^\W\d]\w*)(?:@(?P<inputs>.+))?")
 
@@ -87,7 +88,7 @@ def _input_lines(inputs: dict[str, Any] | None) -> list[str]:
 
 def _model_lines(wanted: Importable, found: dict[str, Any]) -> list[str]:
     """`Model`, and the digest of the file that defines it: an edited module is another problem."""
-    digest = f"MODEL_TEXT = {found['digest']!r}"
+    digest = f"{MODEL_TEXT} = {found['digest']!r}"
     if found["is_class"]:
         renamed = "" if wanted.name == "Model" else " as Model"
         return [f"from {wanted.module} import {wanted.name}{renamed}", "", digest]

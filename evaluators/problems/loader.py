@@ -12,7 +12,8 @@ from db.errors import EvolveError, SeedError
 from db.records import EntryPoint, Problem, Tolerance, Workload
 from evaluators.problems.checks import check_kernelbench, check_triton, kind_of
 from evaluators.problems.files import SourceFile
-from evaluators.problems.importable import importable_file, read_importable
+from evaluators.problems.helion_files import HelionFile, generated_programs, helion_kernels, read_helion
+from evaluators.problems.importable import MODEL_TEXT, importable_file, read_importable
 from evaluators.problems.parts import extract, needed_names, squeezed
 from evaluators.problems.shrink import shrink
 from evaluators.problems.sizes import Number, Size, module_sizes
@@ -72,6 +73,8 @@ def _suite_file(path: Path) -> SourceFile:
 def _problem(
     file: SourceFile, name: str, overrides: Mapping[str, Number], own_seeds: list[str], seed_files: Sequence[Path]
 ) -> Problem:
+    if helion_kernels(file.tree):
+        return _helion_problem(read_helion(file), name, overrides, seed_files)
     kind: Literal["kernelbench", "triton"] = "kernelbench" if kind_of(file) == "kernelbench" else "triton"
     (check_kernelbench if kind == "kernelbench" else check_triton)(file)
     entry_point = EntryPoint.MODEL if kind == "kernelbench" else EntryPoint.FUNCTION
@@ -89,13 +92,33 @@ def _problem(
     )
 
 
+def _helion_problem(
+    held: HelionFile, name: str, overrides: Mapping[str, Number], seed_files: Sequence[Path]
+) -> Problem:
+    """A file with Helion kernels: what Helion generates for each configuration is a first program."""
+    (check_kernelbench if held.kind == "kernelbench" else check_triton)(held.file)
+    workloads = _workloads(held.file, held.kind, overrides)
+    programs, fits_small = generated_programs(held, workloads[0].sizes, workloads[1].sizes)
+    if not fits_small:
+        workloads = (workloads[0], Workload(name="small", role="small", sizes=workloads[0].sizes))
+    own = [_own_seed(SourceFile(held.program(texts), held.file.label), held.entry_point) for texts in programs]
+    return Problem(
+        name=name,
+        kind=held.kind,
+        source=held.reference(programs[0]),
+        workloads=workloads,
+        tolerances=_tolerances(held.file),
+        seeds=tuple(dict.fromkeys([*own, *(read_seed(path, held.entry_point) for path in seed_files)])),
+    )
+
+
 # -------------------------------------------------------------------------------------------------- reference, seeds
 
 
 def _reference_source(file: SourceFile, kind: str) -> str:
     """The file as it stands, or, where it holds a `ModelNew` too, without what only that needs."""
     if kind == "kernelbench" and file.defines(EntryPoint.MODEL):
-        return extract(file.text, [*_ROOTS[kind], SMALL, TOLERANCES])
+        return extract(file.text, [*_ROOTS[kind], SMALL, TOLERANCES, MODEL_TEXT])
     return file.text
 
 
