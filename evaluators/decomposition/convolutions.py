@@ -1,7 +1,8 @@
-"""Convolutions that the compiler calls without their bias.
+"""What the compiler changes around a convolution, so that buffers lose the nodes whose values they hold.
 
-On a GPU Inductor peels the bias off and adds it in the kernel that comes next, because cuDNN is slower with it
-(torch/_inductor/kernel/conv.py). What the library answers then is the value of no node of the graph.
+On a GPU Inductor peels the bias off and adds it in the kernel that comes next, because cuDNN is slower with it, and
+lays out anew what goes in (torch/_inductor/kernel/conv.py). What the library answers then is the value of no node of
+the graph; what it takes is, but Inductor does not note of which.
 """
 
 from __future__ import annotations
@@ -33,6 +34,22 @@ def biasless(output: Output, aten: fx.GraphModule, origins: Mapping[str, Sequenc
     return found
 
 
+def laid_out(output: Output, aten: fx.GraphModule, known: Mapping[str, str]) -> dict[str, str]:
+    """The node whose value each buffer holds that a convolution takes: its input, its weight.
+
+    Args:
+        known: the convolution of the graph for what a library answers, with its bias or without.
+    """
+    nodes = {node.name: node for node in aten.graph.nodes}
+    found: dict[str, str] = {}
+    for step in (step for step in output.externs if _is_convolution(step)):
+        node = nodes.get(known.get(step.result, ""))
+        for name, argument in zip(step.reads[:_BIAS], node.args[:_BIAS] if node is not None else (), strict=False):
+            if isinstance(argument, fx.Node):
+                found.setdefault(name, argument.name)
+    return found
+
+
 def bias_of(node: fx.Node) -> fx.Node:
     """The bias of a convolution that has one."""
     bias = node.args[_BIAS]
@@ -45,8 +62,12 @@ def _has_bias(node: fx.Node) -> bool:
     return is_convolution and isinstance(node.args[_BIAS], fx.Node)
 
 
+def _is_convolution(step: Extern) -> bool:
+    return step.target.rpartition(".")[2] == "convolution"
+
+
 def _is_called_without_bias(step: Extern) -> bool:
-    if step.target.rpartition(".")[2] != "convolution":
+    if not _is_convolution(step):
         return False
     calls = [node for node in ast.walk(ast.parse(step.text)) if isinstance(node, ast.Call)]
     return any(

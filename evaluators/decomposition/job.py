@@ -25,7 +25,7 @@ from evaluators.decomposition.binding import answer_text, argument_of, constants
 from evaluators.decomposition.capture import Captured, CapturedGraph, capture
 from evaluators.decomposition.classify import SMALL_SHARE
 from evaluators.decomposition.configurations import configuration_of, configurations
-from evaluators.decomposition.convolutions import biasless
+from evaluators.decomposition.convolutions import biasless, laid_out
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.floors import efficiency_of
 from evaluators.decomposition.flow import Flow
@@ -203,6 +203,15 @@ def chosen_configurations(output: Output, namespace: Mapping[str, Any]) -> dict[
     return chosen
 
 
+def nodes_of(output: Output, captured: CapturedGraph) -> tuple[dict[str, str], dict[str, str]]:
+    """The nodes of the ATen graph whose values buffers hold, and the convolutions of which they do but for the bias."""
+    if captured.aten is None:
+        return captured.buffers, {}
+    lacking = biasless(output, captured.aten, captured.origins)
+    taken = laid_out(output, captured.aten, {**captured.buffers, **lacking})
+    return {**taken, **captured.buffers}, lacking
+
+
 class Taking:
     """The parts of one captured graph, each held against what Inductor's own kernels answer."""
 
@@ -222,8 +231,7 @@ class Taking:
         self.flow = Flow(loops.output)
         self._chosen = {**graph.chosen, **loops.configurations}
         self._rewritten = loops.configurations.keys()
-        aten = captured.aten
-        self._biasless = biasless(graph.output, aten, captured.origins) if aten is not None else {}
+        self._buffers, self._biasless = nodes_of(graph.output, captured)
         self.replay = Replay(Flow(graph.output), namespace, captured.arguments)
 
     def parts(self, shares: Sequence[Share]) -> tuple[list[PartProblem], list[LeftAlone]]:
@@ -303,7 +311,7 @@ class Taking:
 
     def _aten_code(self, part: Part) -> str | None:
         aten = self._captured.aten
-        return None if aten is None else aten_code(aten, self._captured.buffers, part, self._biasless)
+        return None if aten is None else aten_code(aten, self._buffers, part, self._biasless)
 
     def _kept(self, weights: dict[str, Tensor]) -> str:
         """A file with the weights that a part reads. Its name follows from the model and the part's weights."""

@@ -10,9 +10,11 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from db.errors import ProblemError
 from db.records import EntryPoint, TensorSpec
 from evaluators.decomposition.binding import answer_text, argument_of, fixed_value
-from evaluators.decomposition.convolutions import biasless
+from evaluators.decomposition.capture import CapturedGraph
+from evaluators.decomposition.convolutions import biasless, laid_out
 from evaluators.decomposition.errors import DecompositionError
 from evaluators.decomposition.flow import Flow
+from evaluators.decomposition.job import nodes_of
 from evaluators.decomposition.parts import Part, Tensor, single_parts
 from evaluators.decomposition.problems import Sample, part_problem
 from evaluators.decomposition.references import aten_code
@@ -107,6 +109,18 @@ def test_a_convolution_without_its_bias_is_given_the_bias_in_the_reference() -> 
     forward = load_module("import torch\n" + str(codes["part_20_28"]), "problem_piece").forward
     with torch.no_grad():
         torch.testing.assert_close(forward(None, *given), module(x), rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_laid_out_anew_for_a_convolution_holds_the_value_that_the_graph_gives_it() -> None:
+    taken = decomposition_of("conv_epilogue")
+    assert taken.graph is not None
+    graph = conv_graph()
+    given = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+    assert laid_out(taken.graph.output, graph, {"buf2": "convolution"}) == {"buf0": given[2], "buf1": given[0]}
+    assert laid_out(taken.graph.output, graph, {}) == {}
+    captured = CapturedGraph("", {}, graph, {"buf4": "somewhere", "buf0": "known"}, {"buf2": ("convolution",)})
+    buffers = {"buf4": "somewhere", "buf0": "known", "buf1": given[0]}  # what the compiler says itself counts more
+    assert nodes_of(taken.graph.output, captured) == (buffers, {"buf2": "convolution"})
 
 
 def test_only_a_bias_that_was_peeled_off_is_added_in_a_reference() -> None:
