@@ -52,3 +52,15 @@ def test_a_module_that_leaves_no_memory_to_take_it_apart_keeps_its_baseline_with
     found = Decomposition(problem=problem, **made_of(problem, model, model, [torch.ones(4)], "compile", tmp_path))
     reason = "the GPU ran out of memory while the model was taken apart"
     assert found.graph is None and whole_only(found) == (RootCause.NOT_DECOMPOSED, reason)
+
+
+def test_a_look_for_which_there_is_no_memory_finds_nothing_and_another_fault_is_raised() -> None:
+    def full() -> int:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def broken() -> int:
+        raise ValueError("a bug")
+
+    assert job._if_it_fits(full) is None and job._if_it_fits(lambda: 3) == 3
+    with pytest.raises(ValueError, match="a bug"):
+        job._if_it_fits(broken)
