@@ -1,7 +1,9 @@
 """A problem is an operation to make faster: a reference, its workloads, its tolerances, and perhaps first programs.
 
-`load_problem` reads one from a name of the built-in suite, a KernelBench-style file or a standalone Triton file. It
-reads text only: no torch, and nothing of the file is run. `reference.Reference` runs the reference (that needs torch).
+`load_problem` reads one from a name of the built-in suite, a KernelBench-style file, a standalone Triton file, a file
+with a Helion kernel, or a module of a package. It reads text only: no torch, and nothing of the file is run; what a
+package holds and what Helion generates is asked of a process of its own (`aside`). `reference.Reference` runs the
+reference (that needs torch).
 """
 
 from evaluators.problems.loader import load_problem, read_seed, suite_problem

@@ -1,4 +1,4 @@
-"""Reading a problem from text. Nothing of the file is run, and torch is not imported."""
+"""Reading a problem from text. Nothing of the file is run here, and torch is not imported."""
 
 from __future__ import annotations
 
