@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
+from support.llm_clients import client_of, spec
+from support.llm_server import Asked, LlmServer, Reply, answer, failing
 from support.parents import kernel_sources
 from support.runs import make_problem
 from support.workers import MadeUpEvaluator, MadeUpPreparer, make_candidate, make_report, make_verdict
@@ -27,7 +30,9 @@ from evolve.search import CONFIRM, MOST_IN_VAIN, Search
 from evolve.stopping import NO_FIRST_PROGRAM, STAGNATION, Patience
 from islands.actor import IslandActor
 from islands.dialogues import Brief, DialogueSettings
-from islands.llm.exchange import Completion, Failure, FailureKind, Outcome, Request
+from islands.llm.budget import Limits, LlmBudget
+from islands.llm.client import LlmClient, LlmSettings
+from islands.llm.exchange import Outcome
 from islands.migration import make_topology
 from islands.seed import Seed
 from islands.settings import IslandSettings
@@ -275,34 +280,39 @@ def test_a_stagnant_island_starts_again_from_a_faster_one(stage: StageMaker, tmp
 
 
 @dataclass
-class Scripted:
-    """A client that answers from a script, and fails for good when it is at its end."""
+class Model:
+    """A model at a server of the test, that says so much and costs no more than that may."""
 
-    answers: list[str]
-    requests: list[Request] = field(default_factory=list)
-    takes_s: float = 0.0
-    failures: list[Failure] = field(default_factory=list)  # before any answer
+    client: LlmClient
+    server: LlmServer
 
-    async def complete(self, request: Request) -> Outcome:
-        self.requests.append(request)
-        await asyncio.sleep(self.takes_s)
-        if self.failures:
-            return self.failures.pop(0)
-        if not self.answers:
-            return Failure(kind=FailureKind.BUDGET, reason="the budget of dollars is spent", is_final=True)
-        return Completion(
-            text=self.answers.pop(0),
-            model="openai/scripted",
-            finish_reason="stop",
-            n_tokens_in=10,
-            n_tokens_out=10,
-            cost_usd=0.01,
-            seconds=0.1,
-        )
+    @property
+    def asked(self) -> list[Asked]:
+        return self.server.asked
+
+
+ModelMaker = Callable[..., Model]
+
+
+@pytest.fixture
+def model() -> Iterator[ModelMaker]:
+    """Makes models whose budget is as many calls as they have answers; `outages` come before any."""
+    with contextlib.ExitStack() as servers:
+
+        def make(answers: Sequence[str | Reply], *, takes_s: float = 0.0, outages: int = 0) -> Model:
+            said = [one if isinstance(one, Reply) else answer(one, delay_s=takes_s) for one in answers]
+            replies = [failing(500, "out of order")] * outages + said
+            server = servers.enter_context(LlmServer(replies))
+            once, budget = LlmSettings(n_tries=1), LlmBudget(Limits(n_calls=len(replies)))
+            client = client_of(spec(server.api_base), settings=once, budget=budget)
+            asyncio.run(client.prepare())  # imports, which take longer than a search here
+            return Model(client, server)
+
+        yield make
 
 
 def talk(
-    play: Stage, client: Scripted, n_per_island: int = 1, seeds: tuple[str, ...] = ("x = 1",)
+    play: Stage, model: Model, n_per_island: int = 1, seeds: tuple[str, ...] = ("x = 1",)
 ) -> list[tuple[Outcome, Any]]:
     """Lets the islands talk to a client; what came of each answer."""
     problem = make_problem().model_copy(update={"seeds": seeds})
@@ -315,7 +325,7 @@ def talk(
     async def note(question: Any, outcome: Outcome, candidate: Any) -> None:
         heard.append((outcome, candidate))
 
-    play.search.correspond(client, n_per_island, note)
+    play.search.correspond(model.client, n_per_island, note)
     return heard
 
 
@@ -323,87 +333,76 @@ def program(number: int) -> str:
     return f"```python\n# us = {number}\nus = {number}\n\n\nclass ModelNew:\n    pass\n```\n"
 
 
-def test_what_models_write_is_judged_kept_and_told(stage: StageMaker) -> None:
+def test_what_models_write_is_judged_kept_and_told(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(evaluations=9)
-    client = Scripted([program(30), "no code at all", program(20)])
-    heard = talk(play, client)
-    play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
+    scripted = model([program(30), "no code at all", program(20)])
+    heard = talk(play, scripted)
+    play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     written = [e for e in play.kept() if e.candidate.lineage.operator == "mutate"]
     assert [e.verdict.latency.device_us for e in written if e.verdict.latency] == [30.0, 20.0]
     assert all(e.candidate.lineage.model == "openai/scripted" and e.candidate.lineage.prompt_hash for e in written)
     assert [c is not None for _, c in heard][:3] == [True, False, True]
-    assert "could not be used" in client.requests[2].messages[-1].content
-    assert len(play.kept()) == 9 and play.meter.best is not None
+    assert "could not be used" in scripted.asked[2].body["messages"][-1]["content"]
+    assert len(play.kept()) == 3 and play.meter.best is not None
 
 
-def test_models_that_fall_silent_do_not_end_the_search_and_are_told(stage: StageMaker) -> None:
+def test_models_that_fall_silent_do_not_end_the_search_and_are_told(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(evaluations=9)
-    talk(play, Scripted([]))
+    talk(play, model([]))
     play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
     silences = [event.reason for event in play.events if isinstance(event, ModelsSilent)]
-    assert silences == ["the budget of dollars is spent"] and len(play.kept()) == 9
+    assert ["budget of language models is used up" in one for one in silences] == [True] and len(play.kept()) == 9
 
 
 @pytest.mark.parametrize("window", [0, 2], ids=["as they come", "in order"])
-def test_an_answer_that_is_paid_for_is_judged_though_the_money_is_spent(stage: StageMaker, window: int) -> None:
-    @dataclass
-    class Late(Scripted):
-        async def complete(self, request: Request) -> Outcome:
-            is_first = not self.requests
-            outcome = await super().complete(request)
-            await asyncio.sleep(0.8 if is_first else 0.1)
-            return outcome
-
-        def due_turn(self, request: Request) -> None: ...
-
-        def taken_in(self, request: Request, turn: int) -> None: ...
-
+def test_an_answer_that_is_paid_for_is_judged_though_the_money_is_spent(
+    stage: StageMaker, model: ModelMaker, window: int
+) -> None:
     play = stage(n_islands=2, evaluations=20, window=window)
-    client = Late([program(30)])
-    talk(play, client)
+    scripted = model([answer(program(30), delay_s=0.8), failing(401)])
+    talk(play, scripted)
     play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "seed", "mutate"]
-    assert len(client.requests) == 2 and play.count(ModelsSilent) == 1
+    assert len(scripted.asked) == 2 and play.count(ModelsSilent) == 1
 
 
-def test_an_outage_is_waited_for(stage: StageMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_is_waited_for(stage: StageMaker, model: ModelMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(correspondence, "PAUSE_S", 0.3)
-    outage = Failure(kind=FailureKind.NO_MODEL, reason="it is left alone for 30 s", is_final=False)
     play = stage(evaluations=20)
-    client = Scripted([program(30), program(20)], failures=[outage])
-    talk(play, client)
+    scripted = model([program(30), program(20)], outages=1)
+    talk(play, scripted)
     play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate", "mutate"]
-    assert len(client.requests) == 4 and play.count(ModelsSilent) == 1  # that of the end of the script
+    assert len(scripted.asked) == 3 and play.count(ModelsSilent) == 1  # when its calls are used up
 
 
-def test_a_run_does_not_wait_for_an_answer_when_it_is_over(stage: StageMaker) -> None:
+def test_a_run_does_not_wait_for_an_answer_when_it_is_over(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(evaluations=5)
-    talk(play, Scripted([program(30)], takes_s=600.0))
+    talk(play, model([program(30)], takes_s=600.0))
     play.play(lambda: play.search.seed([Seed(source=KERNEL)]), play.search.run)
     assert len(play.kept()) == 5
 
 
-def test_models_keep_a_search_going_that_has_nothing_new_to_propose(stage: StageMaker) -> None:
+def test_models_keep_a_search_going_that_has_nothing_new_to_propose(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(evaluations=4)
-    talk(play, Scripted([program(30), program(20)], takes_s=0.3))
+    talk(play, model([program(30), program(20)], takes_s=0.3))
     play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate", "mutate"]
 
 
-def test_models_that_bring_nothing_are_not_asked_for_ever(stage: StageMaker) -> None:
+def test_models_that_bring_nothing_are_not_asked_for_ever(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(evaluations=4)
-    client = Scripted([program(30)] + 400 * ["no code at all"])
-    talk(play, client)
+    scripted = model([program(30)] + 400 * ["no code at all"])
+    talk(play, scripted)
     play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed", "mutate"]
     assert play.budget.stop_reason == STAGNATION
-    assert MOST_IN_VAIN < len(client.requests) < MOST_IN_VAIN + 10
+    assert MOST_IN_VAIN < len(scripted.asked) < MOST_IN_VAIN + 10
 
 
-def test_what_islands_hold_and_do_not_use_is_left_to_models(stage: StageMaker) -> None:
+def test_what_islands_hold_and_do_not_use_is_left_to_models(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(evaluations=7, chains=8, batch=8)  # each chain asks for all that is left, and gets nothing
-    talk(play, Scripted([program(number) for number in range(30, 40)], takes_s=0.05))
+    talk(play, model([program(number) for number in range(30, 40)], takes_s=0.05))
     play.play(lambda: play.search.seed([seed(us=40)]), play.search.run)
     assert [e.candidate.lineage.operator for e in play.kept()] == ["seed"] + 6 * ["mutate"]
     assert play.budget.stop_reason == "evaluations"
@@ -418,16 +417,16 @@ def kernel(**says: object) -> str:
     return f"```python\n{KERNEL}\n{lines}\n```\n"
 
 
-def begin(play: Stage, client: Scripted) -> None:
+def begin(play: Stage, model: Model) -> None:
     """A run of a problem without a program, to its end."""
-    talk(play, client, seeds=())
+    talk(play, model, seeds=())
     play.play(lambda: play.search.seed([]), play.search.run)
 
 
-def test_the_first_program_that_is_right_is_given_to_every_island(stage: StageMaker) -> None:
+def test_the_first_program_that_is_right_is_given_to_every_island(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(n_islands=3, evaluations=20, migration_interval=1000)
-    client = Scripted(["no code at all", kernel(us=70, wrong=1), kernel(us=60), kernel(us=50)], takes_s=0.1)
-    begin(play, client)
+    scripted = model(["no code at all", kernel(us=70, wrong=1), kernel(us=60), kernel(us=50)], takes_s=0.1)
+    begin(play, scripted)
     kept = play.kept()
     first = next(e for e in kept if e.verdict.is_correct)
     assert first.candidate.lineage.model == "openai/scripted" and first.candidate.lineage.parents == ()
@@ -441,38 +440,37 @@ def test_the_first_program_that_is_right_is_given_to_every_island(stage: StageMa
     assert len(kept) == 20 and play.budget.stop_reason == "evaluations"
 
 
-def test_a_run_whose_models_never_write_a_right_program_is_given_up(stage: StageMaker) -> None:
+def test_a_run_whose_models_never_write_a_right_program_is_given_up(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(n_islands=2, evaluations=500, patience=Patience(9, 600.0), stagnation_window=2)
     wrong = [kernel(us=number, wrong=1) for number in range(1, 6)]
-    client = Scripted([*wrong, *["I cannot help with kernels"] * 100], takes_s=0.2)
-    begin(play, client)
+    scripted = model([*wrong, *["I cannot help with kernels"] * 100], takes_s=0.2)
+    begin(play, scripted)
     assert play.budget.stop_reason == NO_FIRST_PROGRAM and play.meter.best is None
-    assert len(play.kept()) == 5 and 9 <= len(client.requests) <= 11
+    assert len(play.kept()) == 5 and 9 <= len(scripted.asked) <= 11
     assert play.budget.evaluations_left == 500 - 5  # islands that have nothing were not even asked
 
 
-def test_models_that_fall_silent_before_a_first_program_end_the_run(stage: StageMaker) -> None:
+def test_models_that_fall_silent_before_a_first_program_end_the_run(stage: StageMaker, model: ModelMaker) -> None:
     play = stage()
-    begin(play, Scripted([]))
+    begin(play, model([]))
     assert [event.ends_run for event in play.events if isinstance(event, ModelsSilent)] == [True]
     assert play.budget.stop_reason == NO_FIRST_PROGRAM and play.kept() == []
 
 
 def test_an_outage_before_a_first_program_is_told_once_and_waited_for(
-    stage: StageMaker, monkeypatch: pytest.MonkeyPatch
+    stage: StageMaker, model: ModelMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(correspondence, "PAUSE_S", 0.3)
-    outage = Failure(kind=FailureKind.CONNECTION, reason="nobody listens there", is_final=False)
     play = stage(evaluations=3, patience=Patience(1, 600.0))
-    begin(play, Scripted([kernel(us=60)], failures=[outage, outage]))
-    assert [event.reason for event in play.events if isinstance(event, NoAnswer)] == ["nobody listens there"]
+    begin(play, model([kernel(us=60)], outages=2))
+    assert ["out of order" in event.reason for event in play.events if isinstance(event, NoAnswer)] == [True]
     assert len(play.kept()) == 3 and play.meter.best is not None
 
 
-def test_failures_before_the_first_program_are_no_stagnation(stage: StageMaker) -> None:
+def test_failures_before_the_first_program_are_no_stagnation(stage: StageMaker, model: ModelMaker) -> None:
     play = stage(evaluations=9, stagnation_window=2)
     wrong = [kernel(us=number, wrong=1) for number in range(1, 6)]
-    begin(play, Scripted([*wrong, kernel(us=60)], takes_s=0.3))
+    begin(play, model([*wrong, kernel(us=60)], takes_s=0.3))
     assert play.meter.best is not None and play.count(Ticked) >= 2
     assert [e.verdict.is_correct for e in play.kept()][:6] == [False] * 5 + [True]
 
