@@ -110,6 +110,12 @@ def test_an_optimized_model_tells_its_parts_and_files_in_order() -> None:
     assert "evaluation mode" in text and "torch 2.11.0+cu130" in text
 
 
+def test_a_file_with_a_runner_up_says_why_it_was_put_together() -> None:
+    second = WON.model_copy(update={"note": "part_9_9 with a runner-up, because <speed> refused the first"})
+    html = page_of(summary(model(attempts=(REFUSED, second))), {})
+    assert "part_9_9 with a runner-up, because <speed> refused the first" in words(html)
+
+
 def test_what_names_and_reasons_say_is_text_and_the_page_needs_nothing_else() -> None:
     html = page_of(summary(model()), {})
     assert "&lt;i&gt;long&lt;/i&gt;" in html and "no &lt;valid&gt; configuration" in html and "<i>long" not in html

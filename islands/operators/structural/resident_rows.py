@@ -1,8 +1,8 @@
 """resident_rows: no more rows at a time than the L2 cache holds, so that what a row's walk reads again is still there.
 
 A kernel that walks its rows twice reads them from DRAM twice when the rows in flight exceed the cache: on an H200 with
-rows of 256 KB, two programs on each of 132 multiprocessors are too many already. One program per multiprocessor, with
-as many warps as a block may have and a tile that gives every thread a few vectors, keeps as many bytes in flight.
+rows of 256 KB, a few programs on each of 132 multiprocessors are too many already. One or two per multiprocessor, with
+many warps each and a tile that gives every thread a few vectors, keep as many bytes in flight.
 """
 
 from __future__ import annotations
