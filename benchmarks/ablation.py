@@ -22,6 +22,7 @@ from pathlib import Path
 from benchmarks.offline import Arm, CachedJudge, Trace, bootstrap, cycles_only, nothing, search
 from benchmarks.transfer import (
     REACHED,
+    Bench,
     Job,
     Line,
     arguments_of,
@@ -71,9 +72,9 @@ def main() -> None:
     print(table(path))
 
 
-def _search(job: Job, judge: CachedJudge, n: int) -> Trace:
+def _search(job: Job, judge: CachedJudge, bench: Bench) -> Trace:
     arm = next(arm for arm in arms_of(job.known) if arm.name == job.arm)
-    return search(judge.problem, judge, arm, job.rng_seed, n)
+    return search(judge.problem, judge, arm, job.rng_seed, bench.n_evaluations)
 
 
 def table(path: Path) -> str:

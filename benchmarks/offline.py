@@ -22,9 +22,11 @@ from db.measures import Tier
 from db.records import Candidate, DeviceKind, Evaluation, Problem, Verdict
 from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
 from evaluators.opening import open_evaluator
+from islands.bandit import PRIOR
 from islands.island import Island, island_rng
 from islands.migration import make_topology
 from islands.operators import default_operators
+from islands.operators.base import Operator
 from islands.seed import Seed
 from islands.settings import IslandSettings
 from islands.strategies import make_strategy
@@ -141,7 +143,10 @@ def _blind(verdict: Verdict, captures: tuple[()] | None) -> Verdict:
 
 @dataclass(frozen=True)
 class Arm:
-    """One way of searching. `settings` are those of the islands; `island_options` may hold what they know before."""
+    """One way of searching. `settings` are those of the islands; `island_options` may hold what they know before.
+
+    Without `has_priors` every operator is expected to gain the same until something is known of it.
+    """
 
     name: str
     n_islands: int = 4
@@ -149,6 +154,7 @@ class Arm:
     settings: Mapping[str, Any] = field(default_factory=dict)
     sight: Sight = whole
     island_options: Mapping[str, Any] = field(default_factory=dict)
+    has_priors: bool = True
 
 
 @dataclass(frozen=True)
@@ -199,12 +205,20 @@ def _island(problem: Problem, arm: Arm, index: int, rng_seed: int) -> Island:
         run_id=f"{arm.name}-{problem.name}-{rng_seed}",
         problem_id=problem.problem_id,
         entry_point=problem.entry_point,
-        operators=default_operators(),
+        operators=_operators(arm),
         strategy=make_strategy(arm.strategy),
         rng=island_rng(rng_seed, index),
         settings=IslandSettings.model_validate(dict(arm.settings)),
         **arm.island_options,
     )
+
+
+def _operators(arm: Arm) -> list[Operator]:
+    operators = default_operators()
+    if not arm.has_priors:
+        for operator in operators:
+            operator.prior = PRIOR
+    return operators
 
 
 def _running_best(judged: Sequence[Evaluation]) -> list[float]:

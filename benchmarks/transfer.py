@@ -3,6 +3,7 @@
     python -m benchmarks.transfer --seeds 5 --evaluations 60                              # modelled latencies, no GPU
     python -m benchmarks.transfer --device cuda --gpus 0 1 --seeds 3 --evaluations 60 PROBLEM ...
     python -m benchmarks.transfer PROBLEM ... --learn OTHER ...
+    python -m benchmarks.transfer --seeds 5 --evaluations 60 --blank                      # operators have no priors
 
 Every other problem of the suite is searched without knowledge; what was learnt there, evidence and recipes, is used on
 the problems named (default: all others), beside the same searches that start with an empty knowledge base.
@@ -10,6 +11,10 @@ the problems named (default: all others), beside the same searches that start wi
 The figure: verdicts needed to reach 95% of the best latency that any search of the problem found (a search that never
 reached it counts with all of its verdicts), with knowledge over without, as a geometric mean over problems and seeds.
 Results are kept per search in OUT/*.jsonl, so that they can be measured in parts; `--table` prints what is there.
+
+What operators may be expected to gain before anything is known, their priors, was set by people who had seen all
+problems of the suite. `--blank` leaves these out of every search, those that are learnt from as well, so that what
+helps can only have come from other problems.
 """
 
 from __future__ import annotations
@@ -67,6 +72,7 @@ class Bench(NamedTuple):
     n_jobs: int
     gpus: tuple[str, ...] = ()
     until_s: float = math.inf  # of the monotonic clock; no search begins later
+    has_priors: bool = True  # of the operators
 
     def gpu_of(self, number: int) -> str:
         return self.gpus[number % len(self.gpus)] if self.gpus else ""
@@ -84,14 +90,16 @@ class Job(NamedTuple):
     known: Knowledge
 
 
-Search = Callable[[Job, CachedJudge, int], Trace]
+Search = Callable[[Job, CachedJudge, Bench], Trace]
 
 
 def main() -> None:
-    arguments = arguments_of(parser())
-    path = arguments.out / f"{arguments.device}.jsonl"
+    made = parser()
+    made.add_argument("--blank", action="store_true", help="without what operators are expected to gain by themselves")
+    arguments = arguments_of(made)
+    path = arguments.out / f"{arguments.device}{'-blank' if arguments.blank else ''}.jsonl"
     if not arguments.table:
-        bench = bench_of(arguments)
+        bench = bench_of(arguments)._replace(has_priors=not arguments.blank)
         problems = arguments.problems or sorted(suite_names())[1::2]
         known = learnt(learning_on(arguments.learn, problems), bench)
         wanted = [(arm, name, seed) for seed in range(arguments.seeds) for name in problems for arm in _ARMS]
@@ -125,7 +133,7 @@ def _run_group(run: Search, jobs: Sequence[Job], bench: Bench, gpu: str, path: P
         for job in jobs:
             if time.monotonic() > bench.until_s:
                 return
-            trace = run(job, judge, bench.n_evaluations)
+            trace = run(job, judge, bench)
             save(trace, path)
             print(trace.arm, trace.problem, trace.rng_seed, f"{trace.best_us[-1]:.1f}", flush=True)
 
@@ -136,9 +144,10 @@ def searched(path: Path) -> set[tuple[str, str, int]]:
     return {(line["arm"], line["problem"], line["rng_seed"]) for line in lines}
 
 
-def _search(job: Job, judge: CachedJudge, n: int) -> Trace:
+def _search(job: Job, judge: CachedJudge, bench: Bench) -> Trace:
     options = {"prior": prior_of(job.known)} if job.arm == "learnt" else {}
-    return search(judge.problem, judge, Arm(job.arm, island_options=options), job.rng_seed, n)
+    arm = Arm(job.arm, island_options=options, has_priors=bench.has_priors)
+    return search(judge.problem, judge, arm, job.rng_seed, bench.n_evaluations)
 
 
 def prior_of(known: Knowledge) -> PriorKnowledge:
@@ -159,7 +168,8 @@ def learning_on(named: Sequence[str] | None, searched: Sequence[str]) -> list[st
 
 def learnt(names: Sequence[str], bench: Bench) -> Knowledge:
     """What searches without knowledge learn on these problems; kept beside the verdicts, and learnt once."""
-    place = bench.cache / f"learnt-{bench.device}-{bench.n_evaluations}-{'-'.join(names)}.json"
+    blank = "" if bench.has_priors else "blank-"
+    place = bench.cache / f"learnt-{blank}{bench.device}-{bench.n_evaluations}-{'-'.join(names)}.json"
     if not place.exists():
         with ProcessPoolExecutor(bench.n_jobs, max_tasks_per_child=1) as pool:
             running = [pool.submit(_learn, name, bench, bench.gpu_of(k)) for k, name in enumerate(names)]
@@ -173,9 +183,8 @@ def _learn(name: str, bench: Bench, gpu: str) -> Knowledge:
     os.environ.update({"CUDA_VISIBLE_DEVICES": gpu} if gpu else {})
     with bench.judge(name) as judge:
         seeds = range(1000, 1000 + N_LEARNING_SEEDS)
-        return knowledge_of(
-            [search(judge.problem, judge, Arm("learning"), seed, bench.n_evaluations) for seed in seeds]
-        )
+        arm = Arm("learning", has_priors=bench.has_priors)
+        return knowledge_of([search(judge.problem, judge, arm, seed, bench.n_evaluations) for seed in seeds])
 
 
 def knowledge_of(traces: Sequence[Trace]) -> Knowledge:
