@@ -167,6 +167,7 @@ class Baseline:
         if answer.get("error"):
             return BaselineTime.model_validate({"name": way, "error": answer["error"]})
         with self._gpu:
+            self.session.slot.spread(self._problem.full)
             self.session.time(self._problem.full, self._rotation, 0)
             device = median_interval(self.session.replay_us(N_REPLAYS))
             call = median_interval(self.session.call_us(n_calls_for(device.median), N_CALL_REPEATS))

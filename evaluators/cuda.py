@@ -123,7 +123,7 @@ class CudaEvaluator(Evaluator):
         budget = int(torch.cuda.mem_get_info()[0] * SLOT_SHARE)
         slots: list[Slot] = []
         while len(slots) < self.settings.n_concurrent_sessions + N_SPARE_SLOTS + 1:
-            slot = Slot(self._bench.sets)
+            slot = Slot(self._bench.sets, self._bench.rotation.n_sets)
             self._resources.callback(slot.close)
             slots.append(slot)
             budget -= slot.inputs.n_bytes + slot.outputs.n_bytes

@@ -3,8 +3,9 @@
 A child is opened before its candidate is known, so that its CUDA context is there when it is needed. It sees inputs and
 output buffers as shared device memory, never the reference nor an expected value. Requests, in their usual order:
 `load` (import, build, compile), `check` (run once, deliver outputs), `idle` (again, without its kernels), `time` (open
-a timer), `replay`, `sustain`, `call`, `verify` (run again on fresh inputs), `release`. An exception ends the child and
-is the candidate's.
+a timer over the sets that the judge has written), `replay`, `sustain`, `deliver` (outputs of a launch of the last
+replay), `call`, `state` (what the program changed in its process), `release`. An exception ends the child and is the
+candidate's. Whatever is timed or delivered ends with a synchronisation of the whole device, other streams included.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from db.records import PrecisionClass
+from db.records import PrecisionClass, TensorSpec
 from evaluators.capture.torch_ops import OperationNames
-from evaluators.device_memory import SharedRegion, place_value
+from evaluators.device_memory import SharedRegion, moved, place_value
 from evaluators.gates.integrity import poison_
+from evaluators.gates.layout import misfit
 from evaluators.precision import apply_precision
+from evaluators.process_state import KeptWeights, differences, observe
 from evaluators.sandbox.channel import Channel
 from evaluators.timing import (
     Program,
@@ -31,9 +34,7 @@ from evaluators.timing import (
     Timer,
     call_us,
     flatten_outputs,
-    fresh_us,
     open_timer,
-    rotate_inputs,
 )
 
 Message = dict[str, Any]
@@ -56,7 +57,6 @@ class Session(ABC):
         self._timer: Timer | None = None
         self._sets: list[list[Any]] = []
         self._workload = ""
-        self._watched_set = 0
         channel.send({"opened": time.perf_counter() - start})
 
     def serve(self) -> None:
@@ -68,8 +68,9 @@ class Session(ABC):
             "time": self._time,
             "replay": self._replay,
             "sustain": self._sustain,
+            "deliver": self._deliver_launch,
             "call": self._call,
-            "verify": self._verify,
+            "state": self._state,
             "release": self._release,
         }
         # a stream of its own: the default one cannot be captured, and a second one would not share freed memory
@@ -103,8 +104,7 @@ class Session(ABC):
         self._release(message)
         self._workload = message["workload"]
         rotation = Rotation(*message["rotation"])
-        self._sets = rotate_inputs(self.inputs_of(self._workload), rotation.n_sets)
-        self._watched_set = message["watched"] % rotation.n_launches % rotation.n_sets
+        self._sets = [self.inputs_of(self._workload, k) for k in range(rotation.n_sets)]
         self._timer, why = open_timer(
             self.programs[self._workload],
             self._sets,
@@ -123,24 +123,31 @@ class Session(ABC):
         assert self._timer is not None
         return {"seconds": self._timer.sustain(message["n"])}
 
-    def _call(self, message: Message) -> Message:
-        return {"us": call_us(self.programs[self._workload], self._sets, message["n_calls"], message["n_repeats"])}
-
-    def _verify(self, message: Message) -> Message:
-        """What the timed launches make of inputs that they never saw, and how long they take with such in every set:
-        a program that keeps answers is slower then."""
+    def _deliver_launch(self, message: Message) -> Message:
         assert self._timer is not None
-        us = fresh_us(self._timer, self._sets, self.inputs_of(self._workload), self._watched_set, message["shift"])
-        return {**self._deliver(self._timer.outputs(), self._workload), "us": [us]}
+        return self._deliver(self._timer.outputs(message["launch"]), self._workload)
+
+    def _call(self, message: Message) -> Message:
+        """Times calls; where one is to be kept, what it returned is delivered as well."""
+        program, kept = self.programs[self._workload], message.get("kept")
+        us, output = call_us(program, self._sets, message["n_calls"], message["n_repeats"], kept)
+        if kept is None:
+            return {"us": us}
+        return {"us": us, **self._deliver(flatten_outputs(output), self._workload)}
+
+    def _state(self, _: Message) -> Message:
+        """What is not as it was before the program was loaded; nothing for a program of our own."""
+        return {"changed": []}
 
     def _release(self, _: Message) -> Message:
         self._timer = None
         self._sets = []
         return {}
 
-    def inputs_of(self, workload: str) -> list[Any]:
-        """The inputs as the judge laid them out, in shared memory."""
-        return [place_value(self.inputs_region, place) for place in self._places[workload]["inputs"]]
+    def inputs_of(self, workload: str, k: int = 0) -> list[Any]:
+        """The inputs as the judge laid them out, in shared memory: those of set `k`."""
+        places = self._places[workload]
+        return [place_value(self.inputs_region, p) for p in moved(places["inputs"], k * places["set_bytes"])]
 
     def places_of_outputs(self, workload: str) -> list[Message]:
         """Shape and dtype of what a program must return, with its place in the judge's memory."""
@@ -155,7 +162,10 @@ class Session(ABC):
     def _deliver(self, outputs: list[Any], workload: str) -> Message:
         """Copies outputs into the judge's buffers, or says which one is not what was asked for."""
         places = self._places[workload]["outputs"]
-        refused = _misfit(outputs, places)
+        program = self.programs[workload]
+        own = [*program.parameters(), *program.buffers()] if isinstance(program, torch.nn.Module) else []
+        given = [*self.inputs_of(workload), *self.weights_of(workload).values(), *own]
+        refused = _misfit(outputs, places, given, self._places[workload]["borrowed"])
         if refused:
             return {"refused": refused}
         for output, place in zip(outputs, places, strict=True):
@@ -171,10 +181,14 @@ class CandidateSession(Session):
         from evaluators.sandbox.candidate import build, load_candidate
 
         start = time.perf_counter()
+        self._before = observe()
+        self._kept: list[KeptWeights] = []
         module = load_candidate(message["source"], Path("candidate.py"))
         for name, places in message["workloads"].items():
             weights = self.weights_of(name)
-            self.programs[name] = build(module, message["entry_point"], places["init_args"], weights, "cuda")
+            program = build(module, message["entry_point"], places["init_args"], weights, "cuda")
+            self.programs[name] = program
+            self._kept.append(KeptWeights(program, weights))
         torch.cuda.synchronize()
         built = time.perf_counter()
         error = self._dry_run()
@@ -186,6 +200,12 @@ class CandidateSession(Session):
         with OperationNames() as operations:
             answer = super()._check(message)
         return {**answer, "torch_ops": sorted(operations.names)}
+
+    def _state(self, _: Message) -> Message:
+        """What the program changed in its process: flags, functions, threads, weights."""
+        torch.cuda.synchronize()
+        changed = [sentence for kept in self._kept for sentence in kept.changed()]
+        return {"changed": differences(self._before, observe()) + changed}
 
     def _spoil_free_memory(self, workload: str) -> None:
         """Leaves poison in the memory that outputs are made of next: the allocator hands it out as it is."""
@@ -226,20 +246,14 @@ def compile_only() -> Iterator[None]:
         JITFunction.run = run
 
 
-def _misfit(outputs: list[Any], places: list[Message]) -> str:
+def _misfit(outputs: list[Any], places: list[Message], given: list[Any], borrowed: list[int]) -> str:
     """Why these outputs are not what the reference returns; empty when they fit."""
-    if len(outputs) != len(places):
-        return f"{len(outputs)} outputs, the reference returns {len(places)}"
-    for i, (output, place) in enumerate(zip(outputs, places, strict=True)):
-        if type(output) is not Tensor:
-            return f"output {i} is a {type(output).__name__}, it must be exactly a torch.Tensor"
-        if list(output.shape) != place["shape"]:
-            return f"output {i} has shape {tuple(output.shape)}, the reference's has {tuple(place['shape'])}"
-        if str(output.dtype) != f"torch.{place['dtype']}":
-            return f"output {i} is {output.dtype}, the reference's is torch.{place['dtype']}"
-        if output.device.type != "cuda":
-            return f"output {i} is on {output.device}, the inputs are on cuda"
-    return ""
+    specs = [TensorSpec(shape=tuple(p["shape"]), dtype=p["dtype"], strides=tuple(p["asked"])) for p in places]
+    refused = misfit(outputs, specs, given, borrowed)
+    if refused:
+        return refused
+    elsewhere = (i for i, output in enumerate(outputs) if output.device.type != "cuda")
+    return next((f"output {i} is on {outputs[i].device}, the inputs are on cuda" for i in elsewhere), "")
 
 
 def session(channel: Channel, payload: Message) -> None:

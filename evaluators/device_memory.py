@@ -23,6 +23,7 @@ from db.errors import DeviceError
 
 ALIGNMENT = 512  # bytes; what cudaMalloc itself guarantees is 256
 BLOCK = 2 << 20  # bytes; smaller allocations may share a block of the driver, and sharing one would share the block
+POISON_BYTE = 0xFF  # four of it are a NaN, in every floating type
 _HANDLE_BYTES = 64
 _LAZY_PEER_ACCESS = 1
 _OUT_OF_MEMORY = 2
@@ -56,16 +57,42 @@ def _check(code: int, what: str) -> None:
     raise DeviceError(f"the CUDA driver refused to {what} (error {code})", hint)
 
 
-class SharedRegion:
+class Region:
+    """A flat piece of memory, in which tensors have places."""
+
+    def __init__(self, memory: Tensor) -> None:
+        """`memory`: bytes (uint8), of one dimension."""
+        self.bytes = memory
+        self.n_bytes = memory.numel()
+        self.handle = ""
+        self.device = memory.device.index or 0
+
+    def tensor(self, place: dict[str, Any]) -> Tensor:
+        """The tensor at a place that `lay_out` assigned; a view of this memory."""
+        dtype = getattr(torch, place["dtype"])
+        start = place["offset"]
+        extent = place["extent"] * dtype.itemsize
+        flat = self.bytes[start : start + extent].view(dtype)
+        return flat.as_strided(place["shape"], place["strides"])
+
+    def wait(self) -> None:
+        """Waits until what was written to it is there, for every process."""
+        if self.bytes.is_cuda:
+            torch.cuda.synchronize()
+
+    def close(self) -> None:
+        """Gives the memory back; tensors of it must not be used any more."""
+
+
+class SharedRegion(Region):
     """A flat piece of device memory. Made by one process, opened by others through `handle`."""
 
     def __init__(self, address: int, n_bytes: int, device: int, *, is_owner: bool, handle: str) -> None:
-        self.n_bytes = n_bytes
+        super().__init__(torch.as_tensor(_DeviceBytes(address, n_bytes), device=f"cuda:{device}"))
         self.handle = handle
         self.device = device
         self._address = address
         self._is_owner = is_owner
-        self.bytes = torch.as_tensor(_DeviceBytes(address, n_bytes), device=f"cuda:{device}")
 
     @classmethod
     def allocate(cls, n_bytes: int, device: int = 0) -> SharedRegion:
@@ -86,14 +113,6 @@ class SharedRegion:
         code = _driver().cuIpcOpenMemHandle_v2(ctypes.byref(address), raw, _LAZY_PEER_ACCESS)
         _check(code, "open shared device memory")
         return cls(address.value, n_bytes, device, is_owner=False, handle=handle)
-
-    def tensor(self, place: dict[str, Any]) -> Tensor:
-        """The tensor at a place that `lay_out` assigned; a view of this memory."""
-        dtype = getattr(torch, place["dtype"])
-        start = place["offset"]
-        extent = place["extent"] * dtype.itemsize
-        flat = self.bytes[start : start + extent].view(dtype)
-        return flat.as_strided(place["shape"], place["strides"])
 
     def close(self) -> None:
         """Gives the memory back; tensors of it must not be used any more."""
@@ -124,7 +143,8 @@ def lay_out(values: Sequence[Any], start: int = 0) -> tuple[list[dict[str, Any]]
     """Places for the tensors among `values`, one after the other, aligned; and the offset behind the last.
 
     A tensor that covers its memory without gaps or overlaps keeps its strides; any other is placed contiguously.
-    A value that is no tensor is carried in its place as it is: `{"value": 3}`.
+    It lies as far behind an aligned address as it does in its own storage. A value that is no tensor is carried in its
+    place as it is: `{"value": 3}`.
     """
     places: list[dict[str, Any]] = []
     offset = start
@@ -133,20 +153,58 @@ def lay_out(values: Sequence[Any], start: int = 0) -> tuple[list[dict[str, Any]]
             places.append({"value": value})
             continue
         strides = value.stride() if _is_dense(value) else _contiguous_strides(value.shape)
+        behind = value.storage_offset() * value.element_size() % ALIGNMENT
         places.append(
             {
-                "offset": offset,
+                "offset": offset + behind,
                 "extent": value.numel(),
                 "shape": list(value.shape),
                 "strides": list(strides),
                 "dtype": str(value.dtype).removeprefix("torch."),
             }
         )
-        offset += -(-value.numel() * value.element_size() // ALIGNMENT) * ALIGNMENT
+        offset += -(-(behind + value.numel() * value.element_size()) // ALIGNMENT) * ALIGNMENT
     return places, offset
 
 
-def place_value(region: SharedRegion, place: dict[str, Any]) -> Any:
+def moved(places: Sequence[dict[str, Any]], n_bytes: int) -> list[dict[str, Any]]:
+    """The same places so many bytes further on."""
+    return [p if "value" in p else {**p, "offset": p["offset"] + n_bytes} for p in places]
+
+
+def gaps_between(places: Sequence[dict[str, Any]], n_bytes: int) -> list[tuple[int, int]]:
+    """The pieces (begin, end) of a region of so many bytes where no tensor lies, in order. Places may overlap."""
+    tensors = [p for p in places if "offset" in p]
+    taken = sorted((p["offset"], p["offset"] + p["extent"] * getattr(torch, p["dtype"]).itemsize) for p in tensors)
+    gaps, end = [], 0
+    for start, stop in [*taken, (n_bytes, n_bytes)]:
+        if start > end:
+            gaps.append((end, start))
+        end = max(end, stop)
+    return gaps
+
+
+class Canary:
+    """Poison in the bytes of a region that belong to no tensor. Whoever writes past the end of one changes it."""
+
+    def __init__(self, region: Region, places: Sequence[dict[str, Any]]) -> None:
+        self._region = region
+        gaps = gaps_between(places, region.n_bytes)
+        self._rest = gaps.pop()[0] if gaps and gaps[-1][1] == region.n_bytes else region.n_bytes
+        spread = [torch.arange(a, b) for a, b in gaps]  # a few hundred bytes each
+        self._between = torch.cat([torch.arange(0), *spread]).to(region.bytes.device)
+
+    def set(self) -> None:
+        """Poison everywhere: tensors are written afterwards."""
+        self._region.bytes.fill_(POISON_BYTE)
+
+    def is_whole(self) -> bool:
+        """Whether nobody has written there."""
+        found = self._region.bytes.index_select(0, self._between), self._region.bytes[self._rest :]
+        return not any(bool((piece != POISON_BYTE).any().item()) for piece in found)
+
+
+def place_value(region: Region, place: dict[str, Any]) -> Any:
     """What stands at a place: a tensor of the region, or the value that the place carries."""
     return place["value"] if "value" in place else region.tensor(place)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,17 +24,24 @@ from evaluators.gpu_session import SessionLost, asked
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets
 from evaluators.measured_profile import Work
 from evaluators.session_pool import OpenSession
+from evaluators.timed_sets import TimedSets
 from evaluators.timing import Method, Rotation
 
 N_FIRST_LOOK = 3
-N_FRESH_LOOKS = 8  # contexts that others make stall up to a third of single replays: no program is slow eight times so
+LOOKS_AT_ANY, LOOKS_AT_BEST = 1, 3  # at the least, on fresh inputs; those at one that may replace the baseline
+MAX_LOOKS = 12  # contexts that others make stall up to a third of single replays
+N_EVENTS_IN_A_LOOK = 4
+MOST_COMPARED = 16  # launches of one that may replace the baseline, while they take no longer than this
+COMPARED_S = 0.02
 N_REPLAYS = 7
 MAX_REPLAYS = 31
 STEADY = 0.02  # width of the interval over the median that needs no more replays
 MIN_ROUNDS = 6  # fewer paired rounds have no 95% interval
 MAX_ROUNDS = 15
 N_CALL_ROUNDS = 5
-SUSTAINED_S = 0.02
+N_BELIEVED = 3  # tries, each with new claims and new clocks
+SUSTAINED_S = 0.03
+N_CLOCKS = 3  # tries: a process that makes its context stalls the GPU for 40 ms, so one failure proves nothing
 
 
 @dataclass
@@ -49,11 +57,7 @@ class Bench:
     baseline: Baseline
     best_us: float | None = None
     watch: random.Random = field(default_factory=random.SystemRandom)
-
-    def secret_full_set(self) -> InputSet:
-        """A set of the timed workload that no candidate has seen before it is timed."""
-        full = [s for s in self.sets.sets if s.workload.role == "full"]
-        return next((s for s in full if s.is_secret), full[-1])
+    device: str = "cuda"
 
     def note(self, latency: Latency) -> None:
         """Remembers the fastest correct program, which decides who deserves a second look."""
@@ -65,6 +69,13 @@ class Paired(NamedTuple):
 
     program_us: list[float]
     baseline_us: list[float]
+    watched_s: list[float]  # what the judge saw of the program's share of a round
+    control_s: list[float]  # and of the baseline's, beyond what that claims
+
+    def check(self, n_launches: int) -> GateResult:
+        """Whether the program's claims fit the judge's clock; a claim is for one of so many launches."""
+        claimed_s = [1e-6 * us * n_launches for us in self.program_us]
+        return integrity.check_rounds(claimed_s, self.watched_s, self.control_s)
 
     @property
     def gains(self) -> list[float]:
@@ -80,6 +91,8 @@ class Judgement:
         self._session = session
         self._looks: list[Look] = []  # of a program that was made from scratch
         self._same_without_kernels: list[bool] = []  # for sets on which host code called a library
+        self._timed = TimedSets(bench.sets, bench.problem.full, session.slot, bench.watch, bench.device)
+        self._watched = bench.watch.randrange(1 << 30)
 
     @contextlib.contextmanager
     def answering(self, gate: Gate, phase: str) -> Iterator[None]:
@@ -106,6 +119,7 @@ class Judgement:
         """Correctness, model, integrity and speed, in this order. Raises `Refusal` at the first no."""
         with self.answering(Gate.CORRECTNESS, "correctness"):
             found = [e for wanted in self._bench.sets.sets for e in self._check(wanted)]
+            self._check_rest()
         ghost = integrity.check_ghost(self._same_without_kernels)
         if not ghost.passed:
             raise Refusal.of(ghost)
@@ -127,7 +141,7 @@ class Judgement:
         if not ran.passed:
             raise Refusal.of(ran)
         self._compare(wanted, drawn, Gate.CORRECTNESS)
-        unchanged = slot.check_inputs(wanted.workload, drawn)
+        unchanged = slot.check_inputs(wanted.workload, drawn.inputs)
         if not unchanged.passed:
             self._cascade.admit(unchanged)
         outputs = slot.delivered(wanted.workload)
@@ -159,27 +173,28 @@ class Judgement:
         compared = map(correctness.compare, delivered, drawn.expected, drawn.tolerances)
         return ((i, mismatch) for i, mismatch in enumerate(compared) if mismatch is not None)
 
+    def _check_rest(self) -> None:
+        """What no program may change: weights, memory between tensors, the state of its process."""
+        for answer in (self._session.slot.check_rest(), integrity.check_state(self._session.changes())):
+            if not answer.passed:
+                raise Refusal.of(answer)
+
     def _measure(self) -> Latency:
         bench, session = self._bench, self._session
-        full = bench.problem.full
-        session.slot.write(full, bench.sets.drawn(next(s for s in bench.sets.sets if s.workload == full)))
+        self._timed.renew()
         method: Method | None = "events" if bench.baseline.report.method == "events" else None
-        session.time(full, bench.rotation, bench.watch.randrange(1 << 30), method)
+        session.time(bench.problem.full, bench.rotation, self._watched, method)
         found = self._steady(session.replay_us(N_FIRST_LOOK))
         self._check_floor(median_interval(found))
         known = bench.baseline.report
         is_comparable = session.method == known.method  # what events time is compared with what events time only
         if is_comparable and speed.is_clearly_slower(median_interval(found).median, known.device_us, bench.best_us):
             # it may hold a cell, and what keeps answers shows here; nobody lies to look slower, so no clock is asked
-            self._check_freshly(median_interval(found).median)
-            self._cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
             return self._without_pairing(found)
         found = self._steady(found + session.replay_us(N_REPLAYS - N_FIRST_LOOK))
         device_us = median_interval(found).median
-        self._check_honesty(device_us)
-        self._cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
         if is_comparable and device_us > known.device_us * (1 + speed.noise_margin(device_us)):
-            return self._without_pairing(found)
+            return self._without_pairing(self._clocked(found))
         return self._paired(found)
 
     def _steady(self, found: list[float]) -> list[float]:
@@ -196,53 +211,88 @@ class Judgement:
         if not answer.passed:
             self._cascade.admit(answer)
 
-    def _check_honesty(self, device_us: float) -> None:
-        """The child's clock against the judge's, and the timed program on inputs that it never saw."""
-        for is_last in (False, False, True):
-            answer = self._check_clock(device_us)
+    def _clocked(self, found: list[float]) -> list[float]:
+        """Replays whose claims fit the judge's clock: these, or newer ones where something has disturbed them."""
+        for _ in range(N_BELIEVED):
+            answer = self._clock(median_interval(found).median)
             if answer.passed:
-                break
-            if is_last:
-                self._cascade.admit(answer)
-        self._check_freshly(device_us)
+                return found
+            found = self._session.replay_us(N_REPLAYS)
+        raise Refusal.of(answer)
 
-    def _check_freshly(self, device_us: float) -> None:
-        """The timed program's outputs on inputs that it never saw, and how long it takes with such."""
-        for shift in range(1, N_FRESH_LOOKS + 1):
-            answer = integrity.check_fresh(self._verify_timed(shift), device_us)
-            if answer.passed:
-                break
-            if shift == N_FRESH_LOOKS:
-                self._cascade.admit(answer)
-
-    def _check_clock(self, device_us: float) -> GateResult:
-        """One comparison. A process that makes its context stalls the GPU for 40 ms, so one failure proves nothing."""
+    def _clock(self, device_us: float) -> GateResult:
+        """The child's clock against the judge's, over work without a pause, and against what it claimed before."""
         session = self._session
         replay_s = 1e-6 * device_us * session.n_launches
         n = max(1, math.ceil(SUSTAINED_S / replay_s))
-        sustained_s, watched_s = session.sustain(n)
-        # calls that events time one by one wait for the host when nothing is flushed between them
-        replayed_s = n * replay_s if session.method == "graph" else sustained_s
-        return integrity.check_clock(replayed_s, sustained_s, watched_s)
+        for _ in range(N_CLOCKS):
+            sustained_s, watched_s = session.sustain(n)
+            # calls that events time one by one wait for the host when nothing is flushed between them
+            replayed_s = n * replay_s if session.method == "graph" else sustained_s
+            answer = integrity.check_clock(replayed_s, sustained_s, watched_s)
+            if answer.passed:
+                break
+        return answer
 
-    def _verify_timed(self, shift: int) -> float:
-        """Fresh inputs for the sets that were timed: what the same launches make of them must be right. How long one
-        takes with them, in microseconds."""
-        session, bench = self._session, self._bench
-        wanted = bench.secret_full_set()
-        drawn = bench.sets.drawn(wanted)
-        session.slot.write(wanted.workload, drawn)
-        refused, fresh_us = session.verify(shift)
-        asked(Gate.INTEGRITY, refused, "after timing")
+    def _check_freshly(self, device_us: float, least: int) -> None:
+        """How much longer the timed launches take on inputs that they never saw, and what they make of those."""
+        ratios: list[float] = []
+        while len(ratios) < MAX_LOOKS:
+            ratios.append(self._look())
+            answer = integrity.check_fresh(ratios, speed.noise_margin(device_us), least)
+            if answer is not None and answer.passed:
+                return
+            if answer is not None:
+                raise Refusal.of(answer)
+
+    def _look(self) -> float:
+        """New inputs in all sets: the time of a replay over that of the next on the same, all else being alike. One
+        launch of the first is compared; nobody knew which."""
+        self._timed.renew()
+        fresh_us = self._replay_us()
+        self._compare_launch(self._bench.watch.choice(self._comparable()))
+        self._timed.write()
+        return fresh_us / self._replay_us()
+
+    def _replay_us(self) -> float:
+        session = self._session
+        n = 1 if session.method == "graph" else min(session.rotation.n_sets, N_EVENTS_IN_A_LOOK)
+        return median_interval(session.replay_us(n)).median
+
+    def _comparable(self) -> list[int]:
+        session = self._session
+        return session.rotation.comparable(session.method, self._watched)
+
+    def _compare_launches(self) -> None:
+        """More launches of the last replay, at random: one that does less may be any of them."""
+        launches, end = self._comparable(), time.perf_counter() + COMPARED_S
+        for launch in self._bench.watch.sample(launches, min(MOST_COMPARED, len(launches))):
+            self._compare_launch(launch)
+            if time.perf_counter() > end:
+                return
+
+    def _compare_launch(self, launch: int) -> None:
+        """Raises `Refusal` unless a launch of the last replay made what the reference makes of its inputs."""
+        self._session.slot.poison(self._timed.workload)
+        asked(Gate.INTEGRITY, self._session.deliver(launch), "after timing")
+        self._compare_timed(launch)
+
+    def _compare_timed(self, launch: int) -> None:
+        """What was delivered of a launch or a call on the timed sets, and its inputs."""
         try:
-            self._compare(wanted, drawn, Gate.INTEGRITY)
+            self._compare(self._timed.wanted, self._timed.drawn(launch), Gate.INTEGRITY)
         except Refusal as refusal:
             raise Refusal(Gate.INTEGRITY, f"right when checked, wrong when timed: {refusal}") from refusal
-        return fresh_us
+        unchanged = self._timed.check_inputs(launch)
+        if not unchanged.passed:
+            raise Refusal.of(unchanged)
 
     def _without_pairing(self, found: list[float]) -> Latency:
         """A program that does not beat the baseline: a latency, and a no of the speed gate."""
         device, report = median_interval(found), self._bench.baseline.report
+        self._check_freshly(device.median, LOOKS_AT_ANY)
+        self._check_rest()
+        self._cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
         reason = f"slower than {report.name}: {device.median:.4g} us against {report.device_us:.4g} us"
         if device.median <= report.device_us:
             reason = f"no faster than {report.name} beyond the noise: {device.median:.4g} us"
@@ -250,43 +300,84 @@ class Judgement:
         return self._latency(device, report.device_us, report.call_us, None)
 
     def _paired(self, found: list[float]) -> Latency:
-        """A program that may beat the baseline: interleaved rounds of both, device and call latency."""
-        session, baseline = self._session, self._bench.baseline
-        baseline.use(session.method)
-        margin = speed.noise_margin(median_interval(found).median)
-        device = self._rounds(margin)
-        calls = self._call_rounds(median_interval(found).median)
+        """A program that may beat the baseline: interleaved rounds of both, device and call latency; looked at more
+        closely if it does."""
+        baseline, device_us = self._bench.baseline, median_interval(found).median
+        baseline.use(self._session.method)
+        margin, n_calls = speed.noise_margin(device_us), n_calls_for(device_us)
+        device = self._believed(lambda: self._rounds(margin), self._check_rounds)
+        calls = self._believed(lambda: self._call_rounds(n_calls), lambda rounds: rounds.check(n_calls))
         gain = median_interval(device.gains)
         call_ratio = median_interval([1 / g for g in calls.gains])
-        self._cascade.admit(speed.speed_gate(gain, margin, call_ratio, baseline.report.name))
+        answer = speed.speed_gate(gain, margin, call_ratio, baseline.report.name)
+        self._check_freshly(device_us, LOOKS_AT_BEST if answer.passed else LOOKS_AT_ANY)
+        if answer.passed:
+            self._compare_launches()
+        self._check_rest()
+        self._cascade.admit(GateResult(gate=Gate.INTEGRITY, passed=True))
+        self._cascade.admit(answer)
         baseline_us = median_interval(device.baseline_us).median
         call_us = median_interval(calls.program_us).median
         baseline_call_us = median_interval(calls.baseline_us).median
         return self._latency(median_interval(found + device.program_us), baseline_us, baseline_call_us, call_us)
 
+    def _believed(self, rounds: Callable[[], Paired], check: Callable[[Paired], GateResult]) -> Paired:
+        """Paired rounds whose claims fit the judge's clock; measured again where something has disturbed them."""
+        for _ in range(N_BELIEVED):
+            found = rounds()
+            answer = check(found)
+            if answer.passed:
+                return found
+        raise Refusal.of(answer)
+
+    def _check_rounds(self, rounds: Paired) -> GateResult:
+        """The claims in rounds of replays: against each round, which is short, and against work without a pause."""
+        answer = rounds.check(self._session.n_launches)
+        return self._clock(median_interval(rounds.program_us).median) if answer.passed else answer
+
     def _rounds(self, margin: float) -> Paired:
         """Replays of both in turn, order swapped each time, until the gain is settled or the rounds are used up."""
-        session, baseline = self._session, self._bench.baseline
-        paired = Paired([], [])
-        session.replay_us(1)
+        paired = Paired([], [], [], [])
+        self._session.replay_us(1)
         while len(paired.gains) < MAX_ROUNDS:
-            if len(paired.gains) % 2:
-                paired.program_us.extend(session.replay_us(1))
-                paired.baseline_us.extend(baseline.replay_us(1))
-            else:
-                paired.baseline_us.extend(baseline.replay_us(1))
-                paired.program_us.extend(session.replay_us(1))
+            order = (self._program_round, self._baseline_round)
+            for one in order if len(paired.gains) % 2 else order[::-1]:
+                one(paired)
             if len(paired.gains) >= MIN_ROUNDS and speed.is_settled(paired.gains, margin):
                 break
         return paired
 
-    def _call_rounds(self, device_us: float) -> Paired:
-        paired = Paired([], [])
-        n_calls = n_calls_for(device_us)
-        for _ in range(N_CALL_ROUNDS):
-            paired.program_us.extend(self._session.call_us(n_calls, 1))
-            paired.baseline_us.extend(self._bench.baseline.call_us(n_calls, 1))
+    def _program_round(self, paired: Paired) -> None:
+        paired.program_us.extend(self._session.replay_us(1))
+        paired.watched_s.append(self._session.last_s)
+
+    def _baseline_round(self, paired: Paired) -> None:
+        session = self._bench.baseline.session
+        us = self._bench.baseline.replay_us(1)
+        paired.baseline_us.extend(us)
+        paired.control_s.append(session.last_s - 1e-6 * us[0] * session.n_launches)
+
+    def _call_rounds(self, n_calls: int) -> Paired:
+        """Calls of both in turn; what one call returned is compared, at random."""
+        paired, baseline = Paired([], [], [], []), self._bench.baseline
+        kept_round = self._bench.watch.randrange(N_CALL_ROUNDS)
+        for i in range(N_CALL_ROUNDS):
+            paired.program_us.append(
+                self._compared_call(n_calls) if i == kept_round else self._session.call_us(n_calls, 1)[0]
+            )
+            paired.watched_s.append(self._session.last_s)
+            us = baseline.call_us(n_calls, 1)
+            paired.baseline_us.extend(us)
+            paired.control_s.append(baseline.session.last_s - 1e-6 * us[0] * n_calls)
         return paired
+
+    def _compared_call(self, n_calls: int) -> float:
+        self._session.slot.poison(self._timed.workload)
+        kept = self._bench.watch.randrange(n_calls)
+        us, refused = self._session.call_kept_us(n_calls, kept)
+        asked(Gate.INTEGRITY, refused, "after a call")
+        self._compare_timed(kept)
+        return us
 
     def _latency(
         self, device: Interval, baseline_us: float, baseline_call_us: float | None, call_us: float | None

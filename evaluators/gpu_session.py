@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import torch
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from db.records import Gate, GateResult, Workload
 from evaluators.cascade import Refusal
-from evaluators.device_memory import SharedRegion, lay_out
-from evaluators.gates.integrity import check_inputs, poison_
+from evaluators.device_memory import Canary, Region, SharedRegion, lay_out, moved, place_value
+from evaluators.gates.integrity import check_canaries, check_inputs, check_weights, poison_
+from evaluators.gates.layout import borrowed_outputs
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets
 from evaluators.sandbox.client import ChildEnded, Exit
 from evaluators.timing import Method, Rotation
@@ -44,7 +45,18 @@ class Slot:
     inputs of another.
     """
 
-    def __init__(self, sets: ReferenceSets, device: int = 0) -> None:
+    def __init__(
+        self,
+        sets: ReferenceSets,
+        n_timed: int = 1,
+        device: int = 0,
+        allocate: Callable[[int, int], Region] = SharedRegion.allocate,
+    ) -> None:
+        """
+        Args:
+            n_timed: input sets of the timed workload, one after the other; the first is what checks use, too.
+            allocate: memory of so many bytes on a device.
+        """
         self._sets = sets
         self._firsts: dict[str, tuple[InputSet, Drawn, dict[str, Tensor]]] = {}
         self.places: dict[str, Message] = {}
@@ -53,22 +65,42 @@ class Slot:
             if wanted.workload.name not in self._firsts:
                 first = wanted, sets.drawn(wanted), sets.weights(wanted.workload)
                 self._firsts[wanted.workload.name] = first
-                inputs_end, end = self._lay_out(*first, inputs_end)
+                n_sets = n_timed if wanted.workload.role == "full" else 1
+                inputs_end, end = self._lay_out(*first, inputs_end, n_sets)
                 outputs_end = max(outputs_end, end)
-        self.inputs = SharedRegion.allocate(inputs_end, device)
-        self.outputs = SharedRegion.allocate(outputs_end, device)
+        self.inputs = allocate(inputs_end, device)
+        self.outputs = allocate(outputs_end, device)
+        self._canaries = [Canary(self.inputs, self._input_places()), Canary(self.outputs, self._output_places())]
+        self._given: dict[str, list[list[Any]]] = {}
 
-    def _lay_out(self, wanted: InputSet, drawn: Drawn, weights: dict[str, Tensor], start: int) -> tuple[int, int]:
+    def _lay_out(
+        self, wanted: InputSet, drawn: Drawn, weights: dict[str, Tensor], start: int, n_sets: int
+    ) -> tuple[int, int]:
         weight_places, start = lay_out(list(weights.values()), start)
-        input_places, start = lay_out(drawn.inputs, start)
-        output_places, end = lay_out(drawn.expected)
+        input_places, end = lay_out(drawn.inputs, start)
+        output_places, outputs_end = lay_out(drawn.expected)
+        asked = [{**p, "asked": list(e.stride())} for p, e in zip(output_places, drawn.expected, strict=True)]
         self.places[wanted.workload.name] = {
             "init_args": self._sets.references[wanted.workload.name].init_args(),
             "weights": dict(zip(weights, weight_places, strict=True)),
             "inputs": input_places,
-            "outputs": output_places,
+            "n_sets": n_sets,
+            "set_bytes": end - start,
+            "outputs": asked,
+            "borrowed": list(borrowed_outputs(drawn.expected, [*drawn.inputs, *weights.values()])),
         }
-        return start, end
+        return start + n_sets * (end - start), outputs_end
+
+    def _input_places(self) -> list[Message]:
+        found: list[Message] = []
+        for places in self.places.values():
+            found += places["weights"].values()
+            for k in range(places["n_sets"]):
+                found += moved(places["inputs"], k * places["set_bytes"])
+        return found
+
+    def _output_places(self) -> list[Message]:
+        return [place for places in self.places.values() for place in places["outputs"]]
 
     def describe(self) -> Message:
         """What a child needs to open this slot."""
@@ -78,38 +110,70 @@ class Slot:
         }
 
     def reset(self) -> None:
-        """Weights and valid inputs in their places, as a new child must find them. Needs no lock: see `SessionPool`."""
+        """Weights and valid inputs in their places and poison everywhere else, as a new child must find them. Needs no
+        lock: see `SessionPool`."""
+        for canary in self._canaries:
+            canary.set()
         for name, (wanted, drawn, weights) in self._firsts.items():
             places = self.places[name]["weights"]
             for weight_name, weight in weights.items():
                 self.inputs.tensor(places[weight_name]).copy_(weight)
-            self._write_inputs(wanted.workload, drawn)
-        torch.cuda.synchronize()
+            self.write_sets(wanted.workload, [drawn.inputs], n_sets=1)
+        self._wait()
 
     def write(self, workload: Workload, drawn: Drawn) -> None:
         """Puts one drawing into the inputs of a workload and poison into its outputs, and waits for both."""
-        self._write_inputs(workload, drawn)
+        self.write_sets(workload, [drawn.inputs], n_sets=1)
+        self.poison(workload)
+
+    def write_sets(self, workload: Workload, draws: Sequence[Sequence[Any]], n_sets: int | None = None) -> None:
+        """Puts drawings into the first `n_sets` input sets of a workload, in turn, and waits; None is all of them."""
+        pairs = []
+        for k in range(self.places[workload.name]["n_sets"] if n_sets is None else n_sets):
+            values = draws[k % len(draws)]
+            given = self.given(workload, k)
+            pairs += [(g, v) for g, v in zip(given, values, strict=True) if isinstance(v, Tensor)]
+        if pairs:
+            torch._foreach_copy_([given for given, _ in pairs], [value for _, value in pairs])
+        self._wait()
+
+    def spread(self, workload: Workload) -> None:
+        """Puts what the first input set holds into all others."""
+        self.write_sets(workload, [[v.clone() if isinstance(v, Tensor) else v for v in self.given(workload)]])
+
+    def poison(self, workload: Workload) -> None:
+        """Puts poison into the outputs of a workload, and waits."""
         for output in self.delivered(workload):
             poison_(output)
-        torch.cuda.synchronize()
+        self._wait()
 
-    def _write_inputs(self, workload: Workload, drawn: Drawn) -> None:
-        for given, value in zip(self.given(workload), drawn.inputs, strict=True):
-            if isinstance(value, Tensor):
-                given.copy_(value)
+    def _wait(self) -> None:
+        self.inputs.wait()
 
-    def given(self, workload: Workload) -> list[Any]:
-        """The inputs as the child sees them."""
-        places = self.places[workload.name]["inputs"]
-        return [place["value"] if "value" in place else self.inputs.tensor(place) for place in places]
+    def given(self, workload: Workload, k: int = 0) -> list[Any]:
+        """The inputs as the child sees them: those of set `k`."""
+        if workload.name not in self._given:
+            places = self.places[workload.name]
+            sets = (moved(places["inputs"], k * places["set_bytes"]) for k in range(places["n_sets"]))
+            self._given[workload.name] = [[place_value(self.inputs, p) for p in one] for one in sets]
+        return self._given[workload.name][k]
 
     def delivered(self, workload: Workload) -> list[Tensor]:
         """The output buffers as the child filled them."""
         return [self.outputs.tensor(place) for place in self.places[workload.name]["outputs"]]
 
-    def check_inputs(self, workload: Workload, drawn: Drawn) -> GateResult:
-        """Whether the inputs are still what was written."""
-        return check_inputs(self.given(workload), drawn.inputs)
+    def check_inputs(self, workload: Workload, written: Sequence[Any], k: int = 0) -> GateResult:
+        """Whether the inputs of set `k` are still what was written."""
+        return check_inputs(self.given(workload, k), written)
+
+    def check_rest(self) -> GateResult:
+        """Whether the weights are still what they were, and the memory between all tensors."""
+        for name, (_, _, weights) in self._firsts.items():
+            places = self.places[name]["weights"]
+            answer = check_weights({n: self.inputs.tensor(place) for n, place in places.items()}, weights)
+            if not answer.passed:
+                return answer
+        return check_canaries([canary.is_whole() for canary in self._canaries])
 
     def close(self) -> None:
         self.inputs.close()
@@ -134,6 +198,7 @@ class GpuSession:
         self.method: Method = "graph"
         self.n_launches = 1
         self.torch_ops: tuple[str, ...] = ()  # that host code called when it was checked last
+        self.last_s = 0.0  # of the last answer, by the judge's clock
 
     def allow(self, seconds: float) -> None:
         """Everything that is asked from now on has to be answered within so many seconds in all."""
@@ -173,21 +238,27 @@ class GpuSession:
 
     def sustain(self, n: int) -> tuple[float, float]:
         """`n` replays without a pause: seconds as the process claims, and as the judge saw them."""
-        start = time.perf_counter()
         answer = self._ask({"do": "sustain", "n": n})
-        watched = time.perf_counter() - start
-        return _read(lambda found: _time_of(found["seconds"]), answer), watched
+        return _read(lambda found: _time_of(found["seconds"]), answer), self.last_s
 
     def call_us(self, n_calls: int, n_repeats: int) -> list[float]:
         """Claimed microseconds of one call, host code included."""
         answer = self._ask({"do": "call", "n_calls": n_calls, "n_repeats": n_repeats})
         return _read(lambda found: [_time_of(found["us"][i]) for i in range(n_repeats)], answer)
 
-    def verify(self, shift: int) -> tuple[str, float]:
-        """Runs the timed program on what the slot holds now, rolled by `shift` and more in the sets that are not
-        watched. Why its outputs do not fit, or nothing; and the claimed latency on these inputs, in microseconds."""
-        answer = self._ask({"do": "verify", "shift": shift})
-        return str(answer.get("refused", "")), _read(lambda found: _time_of(found["us"][0]), answer)
+    def call_kept_us(self, n_calls: int, kept: int) -> tuple[float, str]:
+        """As `call_us`, once, with the outputs of call `kept` delivered; why they do not fit, or nothing."""
+        answer = self._ask({"do": "call", "n_calls": n_calls, "n_repeats": 1, "kept": kept})
+        return _read(lambda found: _time_of(found["us"][0]), answer), str(answer.get("refused", ""))
+
+    def deliver(self, launch: int) -> str:
+        """Delivers the outputs of one launch of the last replay; why they do not fit, or nothing."""
+        return str(self._ask({"do": "deliver", "launch": launch}).get("refused", ""))
+
+    def changes(self) -> list[str]:
+        """What the program has changed in its process, a sentence each."""
+        changed = self._ask({"do": "state"}).get("changed")
+        return [str(sentence) for sentence in changed] if isinstance(changed, list) else ["it does not say"]
 
     def release(self) -> None:
         """Drops the timer and its memory."""
@@ -197,9 +268,12 @@ class GpuSession:
         left_s = self._ends_at - time.monotonic()
         if left_s <= 0:
             raise SessionLost(f"not judged within {self._allowed_s:g} s: every answer is slow")
+        start = time.perf_counter()
         with contextlib.suppress(OSError, ChildEnded):  # it has ended; receiving says how
             self._peer.send(message)
-        return self._receive(min(deadline_s or self._deadline_s, left_s), message["do"])
+        answer = self._receive(min(deadline_s or self._deadline_s, left_s), message["do"])
+        self.last_s = time.perf_counter() - start
+        return answer
 
     def _receive(self, timeout_s: float, doing: str = "open") -> Message:
         try:

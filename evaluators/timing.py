@@ -1,9 +1,10 @@
 """How long a program takes: one way for candidates and baselines alike. Runs in the process that owns the program.
 
 Device latency comes from a CUDA graph whose launches rotate over input sets that together exceed the L2 cache, so that
-every launch finds a cold cache and no launch waits for the host. A program that cannot be captured (it synchronises, or
-its host code reads results) is timed by events with a flush of the cache before each; a pair is always timed
-by one method. Call latency is what a caller waits: host code included, by the host's clock.
+every launch finds a cold cache and no launch waits for the host. The sets lie in memory that the judge shares, and it
+alone writes them: drawings of the problem, new ones whenever it wants to look. A program that cannot be captured (it
+synchronises, or its host code reads results) is timed by events with a flush of the cache before each; a pair is always
+timed by one method. Call latency is what a caller waits: host code included, by the host's clock.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ MIN_SETS, MAX_SETS = 2, 512
 MIN_LAUNCHES = 8
 LONG_ENOUGH_US = 1500.0  # launches of one graph need not fill more than this
 MIN_LONG_LAUNCHES = 2
-KEEP_OUTPUT_BYTES = 1 << 30  # outputs of all launches are kept, and so rotate too, while they fit in this
+# Outputs of all launches are kept, and so rotate too, and the judge may ask for any, while they fit in this.
+KEEP_OUTPUT_BYTES = 8 << 30
 Method = Literal["graph", "events"]
 Program = Callable[..., Any]
 
@@ -38,6 +40,12 @@ class Rotation(NamedTuple):
         """Bytes touched before a launch meets the same input set again."""
         return self.n_sets * set_bytes
 
+    def comparable(self, method: Method, watched: int) -> list[int]:
+        """The launches whose outputs can be asked for after a replay."""
+        if method == "events":
+            return list(range(self.n_sets))
+        return list(range(self.n_launches)) if self.keeps_outputs else [watched % self.n_launches]
+
 
 def plan_rotation(set_bytes: int, output_bytes: int, l2_bytes: int, dram_gb_s: float) -> Rotation:
     """Sets and launches for a program whose inputs and outputs are `set_bytes`, its outputs `output_bytes` of it.
@@ -52,33 +60,6 @@ def plan_rotation(set_bytes: int, output_bytes: int, l2_bytes: int, dram_gb_s: f
     return Rotation(n_sets, n_launches, n_launches * output_bytes <= KEEP_OUTPUT_BYTES)
 
 
-def rotate_inputs(inputs: Sequence[Any], n_sets: int) -> list[list[Any]]:
-    """`n_sets` copies of the inputs, each in memory of its own.
-
-    Copy k is rolled by k along the first dimension, so that no two hold the same data in the same place and rows stay
-    whole. Values that are no tensors are repeated.
-    """
-    return [[_rolled(value, k) for value in inputs] for k in range(n_sets)]
-
-
-def _rolled(value: Any, k: int) -> Any:
-    if not isinstance(value, Tensor):
-        return value
-    copy = torch.empty_like(value)
-    roll_into(copy, value, k)
-    return copy
-
-
-def roll_into(target: Tensor, value: Tensor, k: int) -> None:
-    """Copies a tensor into another of its shape, rolled by `k` along the first dimension."""
-    shift = k % value.shape[0] if value.dim() and value.shape[0] else 0
-    if shift == 0:
-        target.copy_(value)
-        return
-    target[shift:].copy_(value[:-shift])
-    target[:shift].copy_(value[-shift:])
-
-
 class Timer(Protocol):
     """One method of measuring device latency."""
 
@@ -91,8 +72,8 @@ class Timer(Protocol):
     def sustain(self, n: int) -> float:
         """The time of `n` replays without a pause between them, by the device's clock, in seconds."""
 
-    def outputs(self) -> list[Tensor]:
-        """Outputs of the launch on the watched input set, computed anew from what its inputs hold now."""
+    def outputs(self, launch: int) -> list[Tensor]:
+        """Outputs of one launch of the last replay; of a program timed by events, of another call on the same set."""
 
 
 class GraphTimer:
@@ -106,7 +87,7 @@ class GraphTimer:
     def __init__(self, program: Program, sets: Sequence[Sequence[Any]], rotation: Rotation, watched: int) -> None:
         self.n_launches = rotation.n_launches
         self._graph = torch.cuda.CUDAGraph()
-        self._kept: list[Any] = []
+        self._kept: dict[int, Any] = {}
         program(*sets[0])
         torch.cuda.synchronize()
         self._capture(program, sets, rotation, watched % rotation.n_launches)
@@ -120,10 +101,8 @@ class GraphTimer:
             try:
                 for i in range(rotation.n_launches):
                     output = program(*sets[i % rotation.n_sets])
-                    if i == watched:
-                        self._watched = output
-                    elif rotation.keeps_outputs:
-                        self._kept.append(output)
+                    if rotation.keeps_outputs or i == watched:
+                        self._kept[i] = output
                     del output
             finally:
                 self._graph.capture_end()
@@ -134,34 +113,33 @@ class GraphTimer:
     def sustain(self, n: int) -> float:
         return _timed_all(self._graph.replay, n)
 
-    def outputs(self) -> list[Tensor]:
-        self._graph.replay()
-        return flatten_outputs(self._watched)
+    def outputs(self, launch: int) -> list[Tensor]:
+        return flatten_outputs(self._kept[launch])
 
 
 class EventTimer:
-    """One launch at a time between two events, the L2 flushed before each."""
+    """One launch at a time between two events, the L2 flushed before each; the first of a request on the first set."""
 
     method: Method = "events"
     n_launches = 1
 
-    def __init__(self, program: Program, sets: Sequence[Sequence[Any]], l2_bytes: int, watched: int) -> None:
+    def __init__(self, program: Program, sets: Sequence[Sequence[Any]], l2_bytes: int) -> None:
         self._program = program
         self._sets = sets
-        self._watched = watched % len(sets)
         self._next = 0
         self._flush = torch.empty(max(2 * l2_bytes, 1), dtype=torch.uint8, device="cuda")
         program(*sets[0])
         torch.cuda.synchronize()
 
     def replay_us(self, n: int) -> list[float]:
+        self._next = 0
         return [1e6 * seconds for seconds in _timed_each(self._call, n, self._flush.zero_)]
 
     def sustain(self, n: int) -> float:
         return _timed_all(self._call, n)
 
-    def outputs(self) -> list[Tensor]:
-        return flatten_outputs(self._program(*self._sets[self._watched]))
+    def outputs(self, launch: int) -> list[Tensor]:
+        return flatten_outputs(self._program(*self._sets[launch % len(self._sets)]))
 
     def _call(self) -> None:
         self._program(*self._sets[self._next % len(self._sets)])
@@ -181,7 +159,7 @@ def open_timer(
 
     Args:
         program: called with the values of one set.
-        watched: index of the launch whose outputs can be asked for later.
+        watched: the launch whose outputs are kept where those of all of them do not fit.
         method: asks for one method; None tries the graph first.
     """
     why = "events were asked for"
@@ -194,37 +172,26 @@ def open_timer(
                 raise
             why = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         torch.cuda.synchronize()
-    return EventTimer(program, sets, l2_bytes, watched % rotation.n_launches), why
+    return EventTimer(program, sets, l2_bytes), why
 
 
-def fresh_us(timer: Timer, sets: Sequence[Sequence[Any]], fresh: Sequence[Any], watched_set: int, shift: int) -> float:
-    """Time of one launch, in microseconds, on inputs that no set held before. The watched set ends with `fresh` as it
-    is, the others with `fresh` rolled by other amounts for every `shift`.
-
-    For one replay before, all sets hold `fresh` rolled further: what a program keeps of an earlier look is gone then.
-    """
-    us = 0.0
-    for further in (len(sets) + 1, 0):
-        for k, own in enumerate(sets):
-            k_shift = 0 if k == watched_set and not further else k + shift + further
-            for mine, theirs in zip(own, fresh, strict=True):
-                if isinstance(mine, Tensor):
-                    roll_into(mine, theirs, k_shift)
-        us = timer.replay_us(1)[0]
-    return us
-
-
-def call_us(program: Program, sets: Sequence[Sequence[Any]], n_calls: int, n_repeats: int) -> list[float]:
-    """Microseconds of one call by the host's clock: `n_calls` calls over the sets in turn, then one synchronisation."""
-    found = []
+def call_us(
+    program: Program, sets: Sequence[Sequence[Any]], n_calls: int, n_repeats: int, kept: int | None = None
+) -> tuple[list[float], Any]:
+    """Microseconds of one call by the host's clock: `n_calls` calls over the sets in turn, then one synchronisation of
+    the whole device. And what call `kept` of the last repeat returned, if one is asked for."""
+    found, output = [], None
     torch.cuda.synchronize()
     for _ in range(n_repeats):
         start = time.perf_counter()
         for i in range(n_calls):
-            program(*sets[i % len(sets)])
+            returned = program(*sets[i % len(sets)])
+            if i == kept:
+                output = returned
+            del returned
         torch.cuda.synchronize()
         found.append(1e6 * (time.perf_counter() - start) / n_calls)
-    return found
+    return found, output
 
 
 def flatten_outputs(value: Any) -> list[Any]:

@@ -7,21 +7,26 @@ faster than memory allows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from db.records import Gate, GateResult, Hardware
+from evaluators.gates.speed import median_interval
 from evaluators.model.constants import FITTED
 
 FLOOR_SLACK = 0.97
-# What a message to a child and back costs beside the launches, and how much slower the judge may see them.
-CLOCK_OVERHEAD_S = 0.01
-CLOCK_FACTOR = 1.5
-# How much longer a launch may take on inputs that it never saw, and what a full cache costs it at most
-FRESH_FACTOR = 1.3
-FRESH_OVERHEAD_US = 0.5
+CLOCK_OVERHEAD_S = 0.001  # of a message to a child and back, beside the launches
+# How much slower the judge may see work than the child says that it took, and than it claimed for it before: a GPU that
+# is kept busy may lower its clock.
+CLOCK_FACTOR = 1.1
+EARLIER_FACTOR = 1.2
+# Beyond the noise of timing: how much longer a replay may take on inputs that nobody has seen than on the same again
+FRESH_SLACK = 0.01
+DISTURBED = 3.0  # margins by which a replay on fresh inputs may be faster before both are taken for disturbed
+MIN_SLOWER_LOOKS = 6  # fewer have no 95% interval
 
 
 def poison_(output: Tensor) -> None:
@@ -52,6 +57,26 @@ def check_inputs(given: Sequence[object], kept: Sequence[object]) -> GateResult:
         if isinstance(a, Tensor) and isinstance(b, Tensor) and not has_same_bytes(a, b):
             return GateResult(gate=Gate.INTEGRITY, passed=False, reason=f"input {i} was changed by the program")
     return GateResult(gate=Gate.INTEGRITY, passed=True)
+
+
+def check_weights(given: Mapping[str, Tensor], kept: Mapping[str, Tensor]) -> GateResult:
+    """Refuses a program that wrote to the reference's weights. `kept` are copies that it never saw."""
+    for name, value in kept.items():
+        if not has_same_bytes(given[name], value):
+            return GateResult(gate=Gate.INTEGRITY, passed=False, reason=f"weight {name} was changed by the program")
+    return GateResult(gate=Gate.INTEGRITY, passed=True)
+
+
+def check_canaries(are_whole: Sequence[bool]) -> GateResult:
+    """Refuses a program that wrote behind the end of what it was given."""
+    reason = "" if all(are_whole) else "it wrote to memory behind the end of its inputs or outputs"
+    return GateResult(gate=Gate.INTEGRITY, passed=not reason, reason=reason)
+
+
+def check_state(changes: Sequence[str]) -> GateResult:
+    """Refuses a program that changed its process: flags of torch, functions, threads, weights."""
+    reason = f"it changed its process: {'; '.join(changes)}"[:500] if changes else ""
+    return GateResult(gate=Gate.INTEGRITY, passed=not reason, reason=reason)
 
 
 def check_ghost(same_without_kernels: Sequence[bool]) -> GateResult:
@@ -92,26 +117,44 @@ def check_floor(device_us: float, moved_bytes: int, rotated_bytes: int, hardware
     return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)
 
 
-def check_fresh(fresh_us: float, device_us: float) -> GateResult:
-    """Refuses a program that is slower on inputs that it never saw: it keeps answers of those that it has seen."""
-    if fresh_us <= FRESH_FACTOR * device_us + FRESH_OVERHEAD_US:
-        return GateResult(gate=Gate.INTEGRITY, passed=True, evidence={"fresh_us": fresh_us})
-    reason = (
-        f"a launch takes {fresh_us:.4g} us on inputs that it has not seen and {device_us:.4g} us on others: "
-        "it keeps what it computed before"
-    )
-    return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)
+def check_fresh(ratios: Sequence[float], noise: float, least: int) -> GateResult | None:
+    """Refuses a program that is slower on inputs that it never saw: it keeps answers of those that it has seen.
+
+    Args:
+        ratios: of one look each, the time of a replay on inputs that nobody has seen over that of the next one, on the
+            same inputs. Where the first is much faster, somebody else disturbed the second: such a look says nothing.
+        noise: relative difference that timing alone may produce.
+        least: looks that can clear a program.
+
+    Returns:
+        None when another look is needed: a no needs six, all of which (or nearly all of more) are slower.
+    """
+    margin = noise + FRESH_SLACK
+    told = [ratio for ratio in ratios if ratio > 1 - DISTURBED * margin]
+    if not told:
+        return None
+    slower = median_interval(told)
+    if len(told) >= MIN_SLOWER_LOOKS and slower.low > 1 + margin:
+        reason = (
+            f"a launch takes {slower.median:.3f} times as long on inputs that it has not seen "
+            f"[{slower.low:.3f}, {slower.high:.3f}]: it keeps what it computed before"
+        )
+        return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)
+    if len(told) >= least and slower.median <= 1 + margin:
+        return GateResult(gate=Gate.INTEGRITY, passed=True, evidence={"fresh_ratio": slower.median})
+    return None
 
 
-def check_clock(replayed_s: float, sustained_s: float, watched_s: float) -> GateResult:
+def check_clock(replayed_s: float, sustained_s: float, watched_s: float, spare_s: float = 0.0) -> GateResult:
     """Refuses a child whose claims do not fit the judge's own clock over the same work.
 
     Args:
         replayed_s: what the work should take by the latency that the child claimed before.
         sustained_s: what it claims that the work took without a pause. No more can pass than the judge saw.
         watched_s: what the judge saw, messages included.
+        spare_s: what messages are known to cost, if more than usual.
     """
-    most = CLOCK_FACTOR * min(replayed_s, sustained_s) + CLOCK_OVERHEAD_S
+    most = min(EARLIER_FACTOR * replayed_s, CLOCK_FACTOR * sustained_s) + max(CLOCK_OVERHEAD_S, spare_s)
     if sustained_s <= watched_s <= most:
         return GateResult(gate=Gate.INTEGRITY, passed=True)
     reason = (
@@ -119,3 +162,15 @@ def check_clock(replayed_s: float, sustained_s: float, watched_s: float) -> Gate
         f"{1e3 * watched_s:.4g} ms: its timing cannot be trusted"
     )
     return GateResult(gate=Gate.INTEGRITY, passed=False, reason=reason)
+
+
+def check_rounds(claimed_s: Sequence[float], watched_s: Sequence[float], control_s: Sequence[float]) -> GateResult:
+    """As `check_clock`, for paired rounds: medians, since a process that makes its context stalls single rounds.
+
+    Args:
+        claimed_s: what the child says that its share of each round took.
+        watched_s: what the judge saw of each, messages included.
+        control_s: what the judge saw of the baseline's rounds beyond what that claims: the baseline does not lie.
+    """
+    claimed = statistics.median(claimed_s)
+    return check_clock(claimed, claimed, statistics.median(watched_s), 2 * statistics.median(control_s))

@@ -1,8 +1,8 @@
-"""Places in shared memory; the memory itself is tested on a GPU."""
+"""Places in shared memory, and what lies between them; device memory itself is tested on a GPU."""
 
 import torch
 
-from evaluators.device_memory import ALIGNMENT, lay_out
+from evaluators.device_memory import ALIGNMENT, Canary, Region, gaps_between, lay_out, moved
 
 
 def test_places_do_not_overlap_and_are_aligned():
@@ -30,3 +30,36 @@ def test_scalars_and_empty_tensors_have_a_place():
     places, _ = lay_out([torch.tensor(1.0), torch.empty(0, 3)])
     assert places[0]["shape"] == [] and places[0]["extent"] == 1
     assert places[1]["extent"] == 0
+
+
+def test_what_lies_behind_an_aligned_address_does_so_in_shared_memory() -> None:
+    unaligned = torch.empty(7).as_strided((6,), (1,), 1)
+    places, end = lay_out([torch.zeros(2), unaligned])
+    assert places[1]["offset"] == ALIGNMENT + 4 and end == 2 * ALIGNMENT
+
+
+def test_places_move_as_a_whole_and_values_stay() -> None:
+    places, _ = lay_out([torch.zeros(2), 3, torch.zeros(2)])
+    assert [p.get("offset", p.get("value")) for p in moved(places, 1024)] == [1024, 3, 1024 + ALIGNMENT]
+
+
+def test_gaps_are_what_no_tensor_takes() -> None:
+    places, end = lay_out([torch.zeros(3), 5, torch.zeros(2, dtype=torch.int8)])
+    assert gaps_between(places, end + 100) == [(12, ALIGNMENT), (ALIGNMENT + 2, end + 100)]
+    overlapping = [*places, *lay_out([torch.zeros(200)])[0]]
+    assert gaps_between(overlapping, 1024) == [(800, 1024)]
+    assert gaps_between([], 8) == [(0, 8)] and gaps_between(lay_out([torch.zeros(2)])[0], 8) == []
+
+
+def test_a_byte_between_tensors_and_one_behind_the_last_are_missed_by_nobody() -> None:
+    places, end = lay_out([torch.zeros(3), torch.zeros(5)])
+    for at in (12, ALIGNMENT - 1, ALIGNMENT + 20, end + 63):
+        region = Region(torch.zeros(end + 64, dtype=torch.uint8))
+        canary = Canary(region, places)
+        canary.set()
+        assert region.tensor(places[1]).isnan().all()
+        for place in places:
+            region.tensor(place).fill_(1.0)
+        assert canary.is_whole()
+        region.bytes[at] = 0
+        assert not canary.is_whole(), at

@@ -84,7 +84,7 @@ def test_loading_may_take_as_long_as_preparation(open_session: Callable[[Answer]
 
 def test_a_peer_that_ends_loses_the_session(open_session: Callable[[Answer], GpuSession]) -> None:
     with pytest.raises(SessionLost, match="closed"):
-        open_session(lambda _: None).verify(1)
+        open_session(lambda _: None).deliver(1)
 
 
 def test_only_a_graph_has_many_launches(open_session: Callable[[Answer], GpuSession]) -> None:
@@ -100,11 +100,30 @@ def test_what_host_code_called_is_kept_of_the_last_check(open_session: Callable[
     assert session.check(make_problem().small) == "no" and session.torch_ops == ()
 
 
-def test_a_timed_program_is_verified_and_timed_on_fresh_inputs(open_session: Callable[[Answer], GpuSession]) -> None:
-    session = open_session(lambda message: {"us": [10.0 * message["shift"]], "refused": ""})
-    assert session.verify(2) == ("", 20.0)
+def test_outputs_of_a_launch_and_of_a_call_are_asked_for(open_session: Callable[[Answer], GpuSession]) -> None:
+    session = open_session(lambda message: {"us": [10.0], "refused": f"{message['do']} {message.get('launch')}"})
+    assert session.deliver(2) == "deliver 2"
+    assert session.call_kept_us(4, 3) == (10.0, "call None")
     with pytest.raises(SessionLost, match="an answer that is none"):
-        open_session(lambda _: {"refused": ""}).verify(1)
+        open_session(lambda _: {"refused": ""}).call_kept_us(4, 3)
+
+
+def test_a_child_that_does_not_say_what_it_changed_has_changed_something(
+    open_session: Callable[[Answer], GpuSession],
+) -> None:
+    assert open_session(lambda _: {"changed": []}).changes() == []
+    assert open_session(lambda _: {"changed": ["grad mode was False, it is True"]}).changes()
+    assert open_session(lambda _: {}).changes() == ["it does not say"]
+
+
+def test_every_answer_is_clocked_by_the_judge(open_session: Callable[[Answer], GpuSession]) -> None:
+    def slowly(message: dict[str, Any]) -> dict[str, Any]:
+        threading.Event().wait(0.1)
+        return {"us": [1.0] * message["n"]}
+
+    session = open_session(slowly)
+    session.replay_us(1)
+    assert 0.1 <= session.last_s < 0.5
 
 
 def test_the_judges_clock_runs_beside_the_claim(open_session: Callable[[Answer], GpuSession]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from evaluators.timing import GraphTimer, Rotation, call_us, open_timer, rotate_inputs
+from evaluators.timing import GraphTimer, Rotation, call_us, open_timer
 
 pytestmark = pytest.mark.gpu
 L2_BYTES = 60 << 20
@@ -30,7 +30,7 @@ def double_and_wait(x: torch.Tensor) -> torch.Tensor:
 
 
 def sets_of(n_sets: int) -> list[list[torch.Tensor]]:
-    return rotate_inputs([torch.randn(4096, 4096, device="cuda")], n_sets)
+    return [[torch.randn(4096, 4096, device="cuda")] for _ in range(n_sets)]
 
 
 def test_a_graph_times_its_launches_and_computes_anew() -> None:
@@ -41,7 +41,9 @@ def test_a_graph_times_its_launches_and_computes_anew() -> None:
     # 134 MB moved: no GPU does it in 10 us, none takes 10 ms
     assert len(times) == 5 and all(10 < us < 10_000 for us in times)
     sets[1][0].fill_(21.0)
-    assert (timer.outputs()[0] == 42.0).all()
+    timer.replay_us(1)
+    assert (timer.outputs(3)[0] == 42.0).all() and (timer.outputs(1)[0] == 42.0).all()
+    assert torch.equal(timer.outputs(2)[0], sets[0][0] * 2)
     per_launch_s = timer.sustain(10) / 40
     assert per_launch_s == pytest.approx(1e-6 * sorted(times)[2], rel=0.3)
 
@@ -52,7 +54,7 @@ def test_a_program_that_waits_is_timed_by_events_and_the_next_by_a_graph_again()
     assert timer.method == "events" and why
     events_us = sorted(timer.replay_us(9))[4]
     sets[1][0].fill_(3.0)
-    assert (timer.outputs()[0] == 6.0).all()
+    assert (timer.outputs(1)[0] == 6.0).all() and torch.equal(timer.outputs(0)[0], sets[0][0] * 2)
     graph, why = open_timer(double, sets, Rotation(2, 4, True), l2_bytes=L2_BYTES, watched=0)
     assert graph.method == "graph", why
     # what waits costs its kernel and the wait
@@ -86,4 +88,7 @@ def test_outputs_rotate_only_while_they_fit() -> None:
 def test_a_call_costs_at_least_its_kernel() -> None:
     sets = sets_of(2)
     device_us = sorted(GraphTimer(double, sets, Rotation(2, 4, True), 0).replay_us(5))[2]
-    assert min(call_us(double, sets, n_calls=8, n_repeats=3)) > 0.9 * device_us
+    times, nothing = call_us(double, sets, n_calls=8, n_repeats=3)
+    assert min(times) > 0.9 * device_us and nothing is None
+    _, kept = call_us(double, sets, n_calls=4, n_repeats=1, kept=3)
+    assert torch.equal(kept, sets[1][0] * 2)
