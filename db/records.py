@@ -74,12 +74,15 @@ class EntryPoint(StrEnum):
 class Workload(Record):
     """One concrete setting of a problem: the module-level sizes that its source is loaded with.
 
-    `role` is `full` (fills a GPU, is timed) or `small` (fits the interpreter, is checked).
+    `role` is `full` (fills a GPU, is timed) or `small` (fits the interpreter, is checked). `layout` says how the input
+    tensors lie in memory: as `get_inputs` makes them, with the last two dimensions transposed there, or one element off
+    the alignment of an allocation.
     """
 
     name: str
     role: Literal["full", "small"]
     sizes: dict[str, int | float] = Field(default_factory=dict)
+    layout: Literal["plain", "transposed", "unaligned"] = "plain"
 
 
 class Tolerance(Record):
@@ -102,6 +105,8 @@ class Problem(Record):
     workloads: tuple[Workload, ...]
     tolerances: dict[str, Tolerance] = Field(default_factory=dict)  # by output dtype; empty: the table of configs/
     seeds: tuple[str, ...] = ()
+    varies: tuple[str, ...] = ()  # sizes that hidden workloads may change; what is not named is fixed
+    layouts: tuple[Literal["transposed", "unaligned"], ...] = ()  # that inputs may have besides the one of `get_inputs`
 
     @model_validator(mode="before")
     @classmethod
@@ -118,8 +123,11 @@ class Problem(Record):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def problem_id(self) -> str:
-        """Content hash over kind, canonical source, workloads and tolerances; seeds do not change what is asked."""
-        workloads = [w.model_dump_json() for w in self.workloads]
+        """Content hash over kind, canonical source, workloads and tolerances; seeds do not change what is asked.
+
+        What may vary is said in the source.
+        """
+        workloads = [w.model_dump_json(exclude={"layout"}) for w in self.workloads]
         tolerances = [f"{dtype}:{t.rtol!r}:{t.atol!r}" for dtype, t in sorted(self.tolerances.items())]
         return content_hash(self.kind, program_id_of(self.source, "Model"), *workloads, "|", *tolerances)
 
@@ -274,6 +282,7 @@ class Launch(Record):
     constexprs: dict[str, Any] = Field(default_factory=dict)
     traffic: LaunchTraffic | None = None  # filled by the trace, for the model
     tensors: tuple[str, ...] = ()  # what its pointers are bound to, as `Capture.outputs` says it
+    arguments: tuple[str, ...] = ()  # all but constexprs: tensors by dtype, shape and strides, others by type and value
     unwritten_reads: tuple[str, ...] = ()  # arguments through which it reads what nobody has written in this call
 
 

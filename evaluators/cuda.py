@@ -19,7 +19,7 @@ from evaluators.gpu_judgement import Bench, Judgement
 from evaluators.gpu_lock import GpuLock
 from evaluators.gpu_session import Slot
 from evaluators.hardware import detect_hardware
-from evaluators.input_sets import ReferenceSets, list_sets, n_bytes_of
+from evaluators.input_sets import ReferenceSets, n_bytes_of, sets_of
 from evaluators.measured_profile import measured_profile, work_of
 from evaluators.precision import apply_precision
 from evaluators.preparer import Preparer, discard_cache
@@ -99,7 +99,7 @@ class CudaEvaluator(Evaluator):
     def _make_bench(self, process: BaselineProcess) -> Bench:
         apply_precision(PrecisionClass.REFERENCE)  # what is expected does not depend on the class that is searched
         budget = int(torch.cuda.mem_get_info()[0] * KEPT_SHARE)
-        wanted = list_sets([self.problem.small, self.problem.full], self.settings.secret_seed)
+        wanted = sets_of(self.problem, [self.problem.small, self.problem.full], self.settings.secret_seed)
         sets = ReferenceSets(self.problem, wanted, "cuda", budget)
         self._resources.callback(sets.close)
         first = sets.drawn(next(s for s in sets.sets if s.workload.role == "full"))

@@ -24,6 +24,7 @@ from db.records import (
     Problem,
     Profile,
     Verdict,
+    Workload,
 )
 from evaluators.capture.capture import CaptureFailed
 from evaluators.cascade import Cascade, Refusal
@@ -36,7 +37,7 @@ from evaluators.gates.speed import Interval
 from evaluators.gates.static import check_run
 from evaluators.gates.work import check_work, reads_of
 from evaluators.hardware import load_hardware
-from evaluators.input_sets import Drawn, InputSet, ReferenceSets, list_sets
+from evaluators.input_sets import Drawn, InputSet, ReferenceSets, sets_of
 from evaluators.interpreter.run import InputSet as Asked
 from evaluators.interpreter.run import InterpretResult, interpret_sets
 from evaluators.model.latency import ModelledLatency
@@ -89,7 +90,7 @@ class ModelledEvaluator(Evaluator):
     def _open(self) -> None:
         check_fits(self.problem, self.hardware)
         self._sets = ReferenceSets(
-            self.problem, list_sets([self.problem.small], self.settings.secret_seed), "cpu", BUDGET_BYTES
+            self.problem, sets_of(self.problem, [self.problem.small], self.settings.secret_seed), "cpu", BUDGET_BYTES
         )
         self._resources.callback(self._sets.close)
         zygote = self._zygotes.compiler
@@ -165,32 +166,35 @@ class ModelledEvaluator(Evaluator):
         return modelled.profile.model_copy(update={"duration_us": modelled.device_us})
 
     def _check_all(self, candidate: Candidate) -> tuple[list[Exactness], list[Look]]:
-        """Runs the candidate on every input set, in one child.
+        """Runs the candidate on every input set, in one child for each way of building it.
 
         How exact its outputs are, where float64 is known, and the closer looks that a program made from scratch gets.
         """
-        small = self.problem.small
-        drawn = [self._sets.drawn(wanted) for wanted in self._sets.sets]
-        results = interpret_sets(
+        found: list[Exactness] = []
+        looks: list[Look] = []
+        for sets in self._sets.built_alike:
+            drawn = [self._sets.drawn(wanted) for wanted in sets]
+            results = self._interpreted(candidate, sets[0].workload, drawn)
+            # results end with the first that has no outputs, and that one is refused
+            for wanted, d, result in zip(sets, drawn, results, strict=False):
+                outputs = self._check(wanted, d, result)
+                compared = zip(outputs, d.exact, d.errors, strict=True)
+                found += [exactness(max_abs_error(o, x), e) for o, x, e in compared if x is not None and e is not None]
+                if candidate.lineage.is_from_scratch and wanted.has_exact:
+                    looks += first_program.look_at(outputs, d.expected, d.tolerances, d.exact, wanted.label)
+            assert len(results) == len(drawn), "an input set was left out"
+        return found, looks
+
+    def _interpreted(self, candidate: Candidate, workload: Workload, drawn: Sequence[Drawn]) -> list[InterpretResult]:
+        return interpret_sets(
             self._zygote,
             source=candidate.source,
             entry_point=candidate.entry_point.value,
-            init_args=self._sets.references[small.name].init_args(),
-            weights=self._sets.weights(small),
+            init_args=self._sets.init_args(workload),
+            weights=self._sets.weights(workload),
             sets=[Asked(d.inputs, [spec_of(e) for e in d.expected]) for d in drawn],
             deadline_s=self.settings.evaluate_deadline_s,
         )
-        # results end with the first that has no outputs, and that one is refused
-        found: list[Exactness] = []
-        looks: list[Look] = []
-        for wanted, d, result in zip(self._sets.sets, drawn, results, strict=False):
-            outputs = self._check(wanted, d, result)
-            compared = zip(outputs, d.exact, d.errors, strict=True)
-            found += [exactness(max_abs_error(o, x), e) for o, x, e in compared if x is not None and e is not None]
-            if candidate.lineage.is_from_scratch and wanted.has_exact:
-                looks += first_program.look_at(outputs, d.expected, d.tolerances, d.exact, wanted.label)
-        assert len(results) == len(drawn), "an input set was left out"
-        return found, looks
 
     def _check(self, wanted: InputSet, drawn: Drawn, result: InterpretResult) -> list[Tensor]:
         """The outputs. Raises `Refusal` or `Unsupported` unless they are what the reference makes of the set."""

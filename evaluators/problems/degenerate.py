@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from db.errors import ProblemError
-from evaluators.problems.reference import Reference, Variant
+from evaluators.problems.reference import Reference
+from evaluators.problems.variants import Variant
 
 SAME = 1e-3  # of the larger magnitude, as float32 is compared
 NOTHING = 1e-6  # what float32 leaves of sums that cancel: values that differ by less are the same

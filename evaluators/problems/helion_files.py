@@ -66,7 +66,7 @@ class HelionFile(NamedTuple):
 
     def reference(self, generated: Mapping[str, str]) -> str:
         """The problem's source: `Model` without what only the program needs, or the program with its inputs."""
-        roots = ("get_inputs", "SMALL", "TOLERANCES")
+        roots = ("get_inputs", "SMALL", "TOLERANCES", "VARIES", "FIXED")
         if self.kind == "triton":
             return self.program(generated, roots)
         return extract(self.file.text, ["Model", "get_init_inputs", *roots], keeps_imports=False)

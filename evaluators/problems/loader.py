@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
@@ -21,9 +21,16 @@ from evaluators.problems.suite import SUITE_DIRECTORY, suite_names, unknown_prob
 
 SMALL = "SMALL"
 TOLERANCES = "TOLERANCES"
+VARIES = "VARIES"
+FIXED = "FIXED"
 _ROOTS = {"kernelbench": ("Model", "get_inputs", "get_init_inputs"), "triton": ("kernel_function", "get_inputs")}
 _SMALL_FORM = 'SMALL = {"batch_size": 4}: sizes of the file with values that the interpreter can run in a second'
 _TOLERANCES_FORM = 'TOLERANCES = {"float32": (1e-4, 1e-5)}: dtype of an output to rtol and atol, both positive'
+_VARIES_FORM = (
+    'VARIES = {"sizes", "strides", "alignment"}: what may differ from the workloads of the file; any of the three'
+)
+_FIXED_FORM = 'FIXED = {"head_dim"}: sizes of SMALL that are the only ones beside those of the file'
+_LAYOUTS: dict[str, Literal["transposed", "unaligned"]] = {"strides": "transposed", "alignment": "unaligned"}
 
 
 def load_problem(spec: str, *, sizes: Mapping[str, Number] | None = None, seed_files: Sequence[Path] = ()) -> Problem:
@@ -82,13 +89,16 @@ def _problem(
     if file.defines(entry_point):
         seeds.append(_own_seed(file, entry_point))
     seeds += [read_seed(path, entry_point) for path in seed_files]
+    workloads = _workloads(file, kind, overrides)
     return Problem(
         name=name,
         kind=kind,
         source=_reference_source(file, kind),
-        workloads=_workloads(file, kind, overrides),
+        workloads=workloads,
         tolerances=_tolerances(file),
         seeds=tuple(dict.fromkeys(seeds)),
+        varies=_varying_sizes(file, workloads, by_itself=kind == "kernelbench" and file.defines(SMALL)),
+        layouts=_layouts(file),
     )
 
 
@@ -109,6 +119,8 @@ def _helion_problem(
         workloads=workloads,
         tolerances=_tolerances(held.file),
         seeds=tuple(dict.fromkeys([*own, *(read_seed(path, held.entry_point) for path in seed_files)])),
+        varies=_varying_sizes(held.file, workloads, by_itself=False),  # what Helion generates may hold sizes like one
+        layouts=_layouts(held.file),
     )
 
 
@@ -118,7 +130,7 @@ def _helion_problem(
 def _reference_source(file: SourceFile, kind: str) -> str:
     """The file as it stands, or, where it holds a `ModelNew` too, without what only that needs."""
     if kind == "kernelbench" and file.defines(EntryPoint.MODEL):
-        return extract(file.text, [*_ROOTS[kind], SMALL, TOLERANCES, MODEL_TEXT])
+        return extract(file.text, [*_ROOTS[kind], SMALL, TOLERANCES, VARIES, FIXED, MODEL_TEXT])
     return file.text
 
 
@@ -220,6 +232,40 @@ def _named_small(file: SourceFile, free: Mapping[str, Size]) -> list[dict[str, N
             if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
                 raise file.error(f"SMALL[{name!r}] must be a positive number, got {value!r}", line, _SMALL_FORM)
     return [dict(small) for small in smalls]
+
+
+def _varying_sizes(file: SourceFile, workloads: Sequence[Workload], *, by_itself: bool) -> tuple[str, ...]:
+    """The whole numbers that hidden workloads may change: those that differ between the small and the full workload,
+    and that `FIXED` does not name.
+
+    Args:
+        by_itself: whether sizes vary though `VARIES` does not say so.
+    """
+    fixed = _words(file, FIXED, workloads[0].sizes, _FIXED_FORM)
+    if not by_itself and "sizes" not in _words(file, VARIES, ("sizes", *_LAYOUTS), _VARIES_FORM):
+        return ()
+    full, small = workloads[0].sizes, workloads[1].sizes
+    pairs = {name: (value, small.get(name)) for name, value in full.items() if name not in fixed}
+    return tuple(name for name, (a, b) in pairs.items() if isinstance(a, int) and isinstance(b, int) and a != b)
+
+
+def _layouts(file: SourceFile) -> tuple[Literal["transposed", "unaligned"], ...]:
+    said = _words(file, VARIES, ("sizes", *_LAYOUTS), _VARIES_FORM)
+    return tuple(layout for word, layout in _LAYOUTS.items() if word in said)
+
+
+def _words(file: SourceFile, name: str, known: Collection[str], form: str) -> set[str]:
+    """The set of known words that a file gives to a name; empty where it says nothing."""
+    said = _literal(file, name, form)
+    if said is None:
+        return set()
+    if not isinstance(said, set | list | tuple) or not all(isinstance(word, str) for word in said):
+        raise file.error(f"{name} must be a set of words", _line_of(file, name), form)
+    unknown = sorted(set(said) - set(known))
+    if unknown:
+        listed = ", ".join(known) or "nothing: the file has no sizes at module level"
+        raise file.error(f"{name} names {unknown[0]!r}, it may name {listed}", _line_of(file, name), form)
+    return set(said)
 
 
 def _tolerances(file: SourceFile) -> dict[str, Tolerance]:

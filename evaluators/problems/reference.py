@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,15 +21,15 @@ from db.errors import ProblemError
 from db.records import Problem, TensorSpec, Workload
 from evaluators.problems.devices import on_device, seeded, strict_math
 from evaluators.problems.interpreted import InterpretedFunction
+from evaluators.problems.layouts import laid_out
 from evaluators.problems.module import load_module, telling_faults
 from evaluators.problems.sizes import with_sizes
+from evaluators.problems.variants import Variant, varied
 from evaluators.problems.widening import follows_inputs
 
-Variant = Literal["plain", "flipped", "scaled"]
 InputSpec = TensorSpec | int | float | bool | str | None
 
 CONSTRUCTION_SEED = 0  # candidates are built under the same seed
-SCALE = 8.0  # of the variant "scaled"; a power of two changes no float but for its exponent
 
 
 class Reference:
@@ -96,19 +96,21 @@ class Reference:
                 state = self._module.Model(*arguments).state_dict()
         return [_tensor_spec(weight) for weight in state.values()]
 
-    def draw_inputs(self, seed: int, device: str, variant: Variant = "plain") -> list[Any]:
+    def draw_inputs(self, seed: int, device: str, variant: Variant = "plain", *, is_any_free: bool = True) -> list[Any]:
         """Inputs as `get_inputs` makes them from a seed, on a device; the same bits every time on one device.
 
         Args:
             seed: of torch's, numpy's and Python's generators.
             device: "cpu", "cuda", "cuda:1".
-            variant: `flipped` negates all floating tensors, `scaled` multiplies them by 8; other inputs stay.
+            variant: what is made of floating tensors (see `variants.varied`); other inputs stay.
+            is_any_free: whether every floating tensor counts as free; else those with both signs.
         """
         with self._telling("get_inputs"), torch.no_grad():
             with seeded(seed, device), on_device(device, is_default=True):
                 inputs = list(self._module.get_inputs())
             inputs = [value.to(device) if isinstance(value, Tensor) else value for value in inputs]
-            return [_varied(value, variant) for value in inputs]
+            inputs = varied(inputs, variant, seed, is_any_free=is_any_free)
+            return [laid_out(value, self.workload.layout) for value in inputs]
 
     # ---------------------------------------------------------------------------------------------------- reference
 
@@ -219,12 +221,6 @@ def _spec(value: Any) -> InputSpec:
     if value is None or isinstance(value, int | float | bool | str):
         return value
     raise TypeError(f"get_inputs must return tensors, numbers, text or None, got {type(value).__name__}")
-
-
-def _varied(value: Any, variant: Variant) -> Any:
-    if not isinstance(value, Tensor) or not value.is_floating_point() or variant == "plain":
-        return value
-    return -value if variant == "flipped" else value * SCALE
 
 
 def _widened(value: Any) -> Any:

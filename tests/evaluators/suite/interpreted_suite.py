@@ -18,7 +18,8 @@ from db.records import Problem
 from evaluators.interpreter import shims
 from evaluators.problems import mutants, suite_names, suite_problem
 from evaluators.problems.module import load_module
-from evaluators.problems.reference import Reference, Variant
+from evaluators.problems.reference import Reference
+from evaluators.problems.variants import Variant
 
 DRAWINGS: list[tuple[int, Variant]] = [(0, "plain"), (42, "plain"), (1337, "plain"), (7, "flipped"), (7, "scaled")]
 
