@@ -11,24 +11,41 @@ from collections.abc import Iterator
 
 from evaluators.gates import policy
 from evaluators.gates.allowed_names import MAY, is_allowed_operation, is_module, refusal_of
-from evaluators.gates.kernel_code import kernel_findings
+from evaluators.gates.kernel_code import begins_with_wait, kernel_findings, written_texts
 from evaluators.gates.lasting import Function, Scope
-from evaluators.gates.reachable import dotted_name, full_name, is_kernel, module_aliases, reachable_statements
+from evaluators.gates.modules_held import ModulesHeld
+from evaluators.gates.own_names import OwnNames, attribute_names, first_parameter
+from evaluators.gates.reachable import (
+    Definition,
+    ambiguous_imports,
+    bound_names,
+    dotted_name,
+    full_name,
+    is_kernel,
+    module_aliases,
+    reachable_statements,
+    unreached_definitions,
+)
 
 Finding = tuple[int, str]
 _KEEPS = "a program keeps nothing between calls"
+_OVERLAPS = "launch_pdl"  # programmatic dependent launch, an option of Triton's launches
+_OF_BACKWARD = frozenset({"staticmethod", "torch.autograd.function.once_differentiable"})
 _COMPUTING_ANNOTATION = (ast.Call, ast.Lambda, ast.NamedExpr, ast.comprehension, ast.Await)
 
 
 def host_findings(tree: ast.Module, entry_point: str, allowed: frozenset[str]) -> Iterator[Finding]:
-    """What the policy does not allow, with its line, in code that the entry point can reach.
+    """What the policy does not allow, with its line, in code that runs at import or that the entry point can reach.
 
     `allowed` are the names of operations that the compiled baseline calls too.
     """
-    statements = reachable_statements(tree, entry_point)
+    for line, name in ambiguous_imports(tree):
+        yield line, f"{name} is imported twice, and stands for two things"
     reader = HostReader(tree, allowed)
-    for statement in statements:
+    for statement in reachable_statements(tree, entry_point):
         reader.visit(statement)
+    for definition in unreached_definitions(tree, entry_point):
+        reader.read_what_runs_at_import(definition)
     yield from dict.fromkeys(reader.findings)
 
 
@@ -39,11 +56,28 @@ class HostReader(ast.NodeVisitor):
         self.findings: list[Finding] = []
         self._allowed = allowed
         self._aliases = module_aliases(tree)
-        self._scopes: list[Scope] = [Scope(tree, self._is_library)]  # that of the module first, the innermost last
+        self._own = OwnNames(tree, self._aliases)
+        self._held = ModulesHeld(tree, self._aliases, self._own)
+        self._attributes = attribute_names(tree)
+        self._imported = {name for n in ast.walk(tree) if isinstance(n, ast.alias) for name in bound_names(n)}
+        self._kernels = {s.name: s for s in tree.body if isinstance(s, ast.FunctionDef) and is_kernel(s, self._aliases)}
+        self._texts = written_texts(tree, self._aliases)
+        self._autograd = {s.name for s in tree.body if isinstance(s, ast.ClassDef) and self._is_autograd(s)}
+        self._scopes: list[Scope] = []  # that of the module first, the innermost last
+        self._scopes.append(Scope(tree, self._is_library, None, self._attributes))
         self._functions: list[Function] = []  # that we are in, outermost first
         self._classes: list[ast.ClassDef | None] = [None]  # whose body we are in; None inside a function of it
         self._layers: dict[str, str] = {}  # attributes of self that hold layers of torch.nn
         self._methods: set[str] = set()  # of the class that we are in
+        self._owners: list[ast.ClassDef | None] = []  # of each function that we are in, whose method it is
+        self._parents: set[int] = set()  # constructors of classes that are given our own object
+        self._is_at_import = False  # bodies of functions are left out
+
+    def read_what_runs_at_import(self, definition: Definition) -> None:
+        """Reads a definition that nothing leads to: all but the bodies of its functions."""
+        self._is_at_import = True
+        self.visit(definition)
+        self._is_at_import = False
 
     def _refuse(self, node: ast.AST, what: str) -> None:
         self.findings.append((getattr(node, "lineno", 1), what))
@@ -74,16 +108,40 @@ class HostReader(ast.NodeVisitor):
         if self._is_shadowed(node.id):
             return
         full = self._aliases.get(node.id, "")
-        if node.id in policy.BUILTINS:
+        if full.rsplit(".", 1)[-1] in policy.OF_KERNELS:
+            self._refuse(node, f"{full} is for kernels alone")
+        elif node.id in policy.BUILTINS:
             self._refuse(node, f"{node.id} is not for host code, {MAY}")
-        elif full and not isinstance(node.ctx, ast.Load):
+        elif not isinstance(node.ctx, ast.Load) and node.id in self._imported:
             self._refuse(node, f"{node.id} is imported, and bound again")
         elif is_module(full):
             self._refuse(node, f"the module {node.id} is passed around; call what you need of it by name")
 
+    def _check_bound(self, node: ast.AST) -> None:
+        """Definitions and patterns bind names, too; in a function they hide what was imported, and are seen to."""
+        is_hidden = bool(self._functions) and self._classes[-1] is None
+        for name in bound_names(node):
+            if name in self._imported and not is_hidden:
+                self._refuse(node, f"{name} is imported, and bound again")
+
+    def visit_MatchAs(self, node: ast.MatchAs) -> None:
+        self._check_bound(node)
+        self.generic_visit(node)
+
+    def visit_MatchStar(self, node: ast.MatchStar) -> None:
+        self._check_bound(node)
+
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
+        self._check_bound(node)
+        self.generic_visit(node)
+
     def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str) and any(register in node.value for register in policy.CLOCK_REGISTERS):
+        if not isinstance(node.value, str):
+            return
+        if any(register in node.value for register in policy.CLOCK_REGISTERS):
             self._refuse(node, "reads the clock of the GPU; work must not depend on when it is done")
+        if node.value == _OVERLAPS:
+            self._refuse(node, f"{_OVERLAPS} is given as a text; say it where a kernel is launched")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if not isinstance(node.ctx, ast.Load):
@@ -106,11 +164,24 @@ class HostReader(ast.NodeVisitor):
     def _is_refused(self, attribute: str, node: ast.Attribute) -> bool:
         """Is this an attribute that no host code may touch? A model may call its own what it likes, but for dunders."""
         if attribute in policy.DUNDER_ATTRIBUTES:
-            return attribute != "__name__" and not (self._is_constructing() and _is_of_parent(node))
-        if _root_of(node) in ("self", "cls") and not attribute.startswith("__"):
+            return attribute != "__name__" and not (self._is_constructing() and self._is_of_parent(node))
+        hidden = policy.ATTRIBUTES | policy.BUILTINS - policy.HARMLESS_AS_ATTRIBUTES | policy.HIDDEN_MODULES
+        if attribute not in hidden and not attribute.startswith("_"):
             return False
-        hidden = policy.ATTRIBUTES | policy.BUILTINS | policy.HIDDEN_MODULES
-        return attribute in hidden or attribute.startswith("_")
+        return attribute.startswith("__") or not self._is_own(node)
+
+    def _is_own(self, node: ast.Attribute) -> bool:
+        """Whether this is an attribute that a model has given itself, asked of the model itself."""
+        if not isinstance(node.value, ast.Name):
+            return False
+        name = node.value.id
+        for function, owner, scope in zip(self._functions[::-1], self._owners[::-1], self._scopes[:0:-1], strict=True):
+            if scope.binds(name):
+                is_self = isinstance(function, ast.FunctionDef) and first_parameter(function) == name
+                if not is_self or owner is None or not scope.is_given_once(name):
+                    return False
+                return self._own.has(owner, function, node.attr)  # type: ignore[arg-type]
+        return False
 
     def _full_name(self, node: ast.AST) -> str:
         """The dotted name with import aliases resolved, or nothing."""
@@ -118,7 +189,7 @@ class HostReader(ast.NodeVisitor):
         return "" if self._is_shadowed(name.partition(".")[0]) else full_name(name, self._aliases)
 
     def _is_library(self, node: ast.expr) -> bool:
-        return self._full_name(node).partition(".")[0] in ("torch", "triton")
+        return self._full_name(node).partition(".")[0] in ("torch", "triton", "math")
 
     def _is_shadowed(self, name: str) -> bool:
         return any(scope.binds(name) for scope in self._scopes[1:])
@@ -157,9 +228,9 @@ class HostReader(ast.NodeVisitor):
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         """`+=` changes a list in place, and the list may be somebody else's."""
-        scope, target = self._scopes[-1], node.target
-        if isinstance(target, ast.Name) and scope.is_container(node.value) and not scope.owns(target.id):
-            self._refuse(node, f"changes {target.id} in place: {_KEEPS}")
+        if not self._scopes[-1].may_change(node):
+            target = ast.unparse(node.target)
+            self._refuse(node, f"may change {target} in place: {_KEEPS}; of a number, write {target} = {target} ...")
         self.generic_visit(node)
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
@@ -174,18 +245,30 @@ class HostReader(ast.NodeVisitor):
 
     def _check_written_attribute(self, node: ast.Attribute) -> None:
         """Attributes are written by constructors, to self, and by autograd functions, to the context of a call."""
-        root = _root_of(node)
-        if not (self._is_constructing() or self._is_in_autograd()) or root != self._first_parameter():
+        root, *path = (dotted_name(node) or "").split(".")
+        is_here = (self._is_constructing() or self._is_in_autograd()) and root and root == self._first_parameter()
+        if not is_here or not (len(path) == 1 or self._own.holds_only_layers(path[:-1])):
             self._refuse(node, f"writes to {ast.unparse(node)}: {_KEEPS}")
 
     def _check_mutator(self, node: ast.Attribute) -> None:
-        if node.attr in policy.MUTATORS and isinstance(node.ctx, ast.Load) and not self._may_write(node.value):
+        if not isinstance(node.ctx, ast.Load) or self._may_write(node.value):
+            return
+        if node.attr in policy.CONVERSIONS:
+            changes = self._held.may_hold(node.value)
+        else:
+            changes = node.attr in policy.MUTATORS and not self._is_autograd_apply(node)
+        if changes:
             self._refuse(node, f"{ast.unparse(node)}() changes what outlives the call")
+
+    def _is_autograd_apply(self, node: ast.Attribute) -> bool:
+        """`Function.apply` runs a function; a module's changes all of its parts."""
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        return node.attr == "apply" and owner in self._autograd and not self._is_shadowed(owner)
 
     def _may_write(self, owner: ast.expr) -> bool:
         """Whether the object is this call's own, or that of the constructor that we are in."""
         is_super = isinstance(owner, ast.Call) and dotted_name(owner.func) == "super"
-        if is_super or (self._is_constructing() and _root_of(owner) == self._first_parameter()):
+        if is_super or (self._is_constructing() and _root_of(owner) == (self._first_parameter() or None)):
             return True
         return self._scopes[-1].is_new(owner)
 
@@ -205,11 +288,23 @@ class HostReader(ast.NodeVisitor):
         return owner is not None and self._is_autograd(owner)
 
     def _is_autograd(self, node: ast.ClassDef) -> bool:
-        return any(self._full_name(base).endswith("torch.autograd.Function") for base in node.bases)
+        names = [full_name(dotted_name(base) or "", self._aliases) for base in node.bases]
+        return names in (["torch.autograd.Function"], ["torch.autograd.function.Function"])
 
     def _first_parameter(self) -> str:
-        arguments = self._functions[-1].args
-        return next((a.arg for a in (*arguments.posonlyargs, *arguments.args)), "")
+        """The first parameter of the function that we are in, where it stays what it was given."""
+        name = first_parameter(self._functions[-1])
+        return name if self._scopes[-1].is_given_once(name) else ""
+
+    def _is_of_parent(self, node: ast.Attribute) -> bool:
+        """Is this `super().__init__`, or that of a named class, given the object that is being made?"""
+        is_super = isinstance(node.value, ast.Call) and dotted_name(node.value.func) == "super"
+        return is_super or id(node) in self._parents
+
+    def _note_parent(self, node: ast.Call) -> None:
+        owner = self._first_parameter() if self._functions else ""
+        if owner and node.args and isinstance(node.args[0], ast.Name) and node.args[0].id == owner:
+            self._parents.add(id(node.func))
 
     def _note_layer(self, node: ast.Assign) -> None:
         layer = self._full_name(node.value.func) if isinstance(node.value, ast.Call) else ""
@@ -247,13 +342,28 @@ class HostReader(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Attribute):
             self._check_method(node, node.func)
+            self._note_parent(node)
+        self._check_overlap(node)
         self.generic_visit(node)
+
+    def _check_overlap(self, node: ast.Call) -> None:
+        """Launches may overlap only where the kernel begins by waiting for the one before it."""
+        asked = next((k.value for k in node.keywords if k.arg == _OVERLAPS), None)
+        if asked is None or (isinstance(asked, ast.Constant) and asked.value is False):
+            return
+        launched = node.func.value if isinstance(node.func, ast.Subscript) else None
+        name = launched.id if isinstance(launched, ast.Name) and not self._is_shadowed(launched.id) else ""
+        kernel = self._kernels.get(name)
+        if kernel is None or not begins_with_wait(kernel, self._aliases):
+            self._refuse(node, f"{_OVERLAPS} lets launches overlap; the kernel has to begin with gdc_wait()")
 
     def _check_method(self, node: ast.Call, function: ast.Attribute) -> None:
         is_of_self = dotted_name(function) == f"self.{function.attr}"
         layer = self._layers.get(function.attr) if is_of_self else None
         if layer and layer not in policy.IDLE_LAYERS | self._allowed | policy.NN_CONTAINERS:
             self._refuse(node, f"self.{function.attr} is torch.nn.{layer}, which computes in torch; do it in a kernel")
+        if function.attr == "query" and not node.args and not node.keywords:
+            self._refuse(node, ".query() asks how far the device is; work must not depend on when it is done")
         if self._full_name(function) or (is_of_self and function.attr in self._methods):
             return
         if function.attr in policy.COMPUTING_METHODS - self._allowed:
@@ -263,6 +373,7 @@ class HostReader(ast.NodeVisitor):
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         """Constructors first: they say which attributes are layers."""
+        self._check_bound(node)
         for decorator in node.decorator_list:
             self._check_decorator(decorator)
         for part in (*node.bases, *(k.value for k in node.keywords)):
@@ -277,34 +388,49 @@ class HostReader(ast.NodeVisitor):
         self._classes.pop()
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._check_bound(node)
         for decorator in node.decorator_list:
             self._check_decorator(decorator)
         self._check_signature(node)
         if is_kernel(node, {n: f for n, f in self._aliases.items() if not self._is_shadowed(n)}):
-            self.findings += kernel_findings(node, self._aliases)
+            self.findings += [] if self._is_at_import else kernel_findings(node, self._aliases, self._texts)
             return
-        owner = self._classes[-1]
-        if node.name == "backward" and owner is not None and self._is_autograd(owner):
-            return  # a forward does not come there
+        if self._is_at_import or self._is_backward(node):
+            return
         if node.name.startswith("__") and node.name not in policy.DEFINABLE_DUNDERS:
             self._refuse(node, f"defines {node.name}, which runs unasked")
         self._enter(node, node.body)
 
+    def _is_backward(self, node: ast.FunctionDef) -> bool:
+        """Is this the backward of an autograd function, where no forward comes? Nobody may name it."""
+        owner = self._classes[-1]
+        if node.name != "backward" or owner is None or not self._is_autograd(owner) or owner.decorator_list:
+            return False
+        named = any(isinstance(n, ast.Name) and n.id == "backward" for n in ast.walk(owner))
+        decorators = {dotted_name(d) or "" for d in node.decorator_list}
+        return not named and all((self._aliases.get(d) or d) in _OF_BACKWARD for d in decorators)
+
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self._refuse(node, "async: a program answers when its forward returns")
+        if self._is_at_import:
+            for part in (*node.decorator_list, node.args):
+                self.visit(part)
+        else:
+            self._refuse(node, "async: a program answers when its forward returns")
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._check_defaults(node.args)
         self._enter(node, [node.body])
 
     def _enter(self, node: Function, body: list[ast.stmt] | list[ast.expr]) -> None:
-        self._scopes.append(Scope(node, self._is_library))
+        self._scopes.append(Scope(node, self._is_library, self._scopes[-1], self._attributes))
+        self._owners.append(self._classes[-1])
         self._functions.append(node)
         self._classes.append(None)
         for part in body:
             self.visit(part)
         self._classes.pop()
         self._functions.pop()
+        self._owners.pop()
         self._scopes.pop()
 
     def _check_signature(self, node: ast.FunctionDef) -> None:
@@ -329,7 +455,10 @@ class HostReader(ast.NodeVisitor):
 
     def _check_decorator(self, decorator: ast.expr) -> None:
         name = dotted_name(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-        if name.rsplit(".", 1)[-1] == "autotune":
+        if name.rsplit(".", 1)[-1] == "autotune" and self._is_at_import and isinstance(decorator, ast.Call):
+            for part in (*decorator.args, *(k.value for k in decorator.keywords)):
+                self.visit(part)
+        elif name.rsplit(".", 1)[-1] == "autotune":
             self._refuse(
                 decorator,
                 "@triton.autotune: a program carries one configuration; each configuration is a candidate of its own",
@@ -342,10 +471,3 @@ def _root_of(node: ast.AST) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-def _is_of_parent(node: ast.Attribute) -> bool:
-    """Is this `super().__init__`, or that of a named class?"""
-    return dotted_name(node.value) is not None or (
-        isinstance(node.value, ast.Call) and dotted_name(node.value.func) == "super"
-    )

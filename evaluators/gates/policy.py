@@ -47,6 +47,9 @@ BUILTINS = _words(
     """
 )
 
+# Python's names that are something else behind a dot: a module's eval() is told by what it is called on
+HARMLESS_AS_ATTRIBUTES = frozenset({"eval"})
+
 # Attributes that remember between calls, that act behind the caller's back, or that give raw memory
 ATTRIBUTES = _words(
     """
@@ -54,6 +57,8 @@ ATTRIBUTES = _words(
     register_forward_pre_hook register_full_backward_hook register_hook register_module_forward_hook set_
     share_memory_ storage untyped_storage add_pre_run_hook preload device_caches pre_run_hooks pre_hook post_hook
     set_active reset_active launcher_cls get_benchmarker clear_cache get_device_interface
+    builtin builder dispatch extern extern_elementwise inline_asm_elementwise
+    elapsed_time record_event wait_event wait_stream
     """
 )
 
@@ -108,8 +113,18 @@ MUTATORS = _words(
     add append appendleft clear copy_ difference_update discard extend extendleft insert intersection_update pop
     popitem popleft remove reverse rotate setdefault sort symmetric_difference_update update write
     add_module load_state_dict register_buffer register_module register_parameter set_extra_state set_submodule
+    apply as_strided_ detach_ eval rename_ requires_grad_ resize_ resize_as_ squeeze_ swapaxes_ swapdims_ t_ train
+    transpose_ unsqueeze_ zero_grad
     """
 )
+# Methods that change a module of torch.nn for good, and make another of a tensor
+CONVERSIONS = _words("bfloat16 cpu cuda double float half to to_empty type xpu")
+
+# What is a number, or consists of numbers, when torch says it
+NUMBERS = _words("itemsize max_threads_per_multi_processor multi_processor_count nbytes ndim warp_size")
+COUNTING_METHODS = _words("bit_length dim element_size ndimension nelement numel")
+SHAPES = _words("shape size stride")
+COUNTING_BUILTINS = _words("abs bool float int len ord pow round")
 
 TORCH_NAMES = _words(
     """
@@ -152,10 +167,29 @@ SUBMODULE_NAMES = {
 }
 
 # What kernels may not ask: work must not depend on when it is done
-CLOCKS = _words("clock clock64 globaltimer")
+CLOCKS = _words("clock clock64 globaltimer smid")
+# What puts code together from texts, or by hand: with it a kernel could say anything
+BUILDING = _words("builder builtin dispatch extern extern_elementwise")
+OF_KERNELS = BUILDING | {"inline_asm_elementwise"}
+# Special registers of PTX that inline assembly may read (PTX ISA, "Special Registers"): which thread this is
+REGISTERS = _words("tid ctaid ntid nctaid laneid warpid")
+SPECIAL_REGISTERS = (
+    *(
+        "aggr_smem",
+        "clock",
+        "cluster",
+        "current_graph",
+        "dynamic_smem",
+        "envreg",
+        "globaltimer",
+        "gridid",
+        "is_explicit",
+    ),
+    *("lanemask", "nclusterid", "nsmid", "nwarpid", "pm", "reserved_smem", "smid", "total_smem"),
+)
 # Triton's own for taking a number out of a constant: the kernels of Inductor's split scan call it
 KERNEL_PRIVATE = frozenset({"_unwrap_if_constexpr"})
-CLOCK_REGISTERS = ("%clock", "%globaltimer")
+CLOCK_REGISTERS = ("%clock", "%globaltimer", "%gridid")
 
 # Methods of tensors that compute. The dry run sees every operation; this list is there to name the line.
 COMPUTING_METHODS = _words(

@@ -1,7 +1,7 @@
 """Static gate: is it a legal program? Host code may allocate, view and launch; kernels compute.
 
-`check_policy` reads the source, `check_capture` what a dry run on fake tensors did. Only code that the entry point can
-reach is read: an unused reference in the same file hurts nobody.
+`check_policy` reads the source, `check_capture` what a dry run on fake tensors did. Only code that runs at import or
+that the entry point can reach is read: an unused reference in the same file hurts nobody.
 """
 
 from __future__ import annotations
@@ -9,13 +9,20 @@ from __future__ import annotations
 import ast
 import math
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from db.errors import ConfigError
 from db.records import Capture, Gate, GateResult, Hardware, Launch
 from evaluators.gates import policy
 from evaluators.gates.host_code import host_findings
-from evaluators.gates.reachable import dotted_name, is_kernel, module_aliases, reachable_statements
+from evaluators.gates.reachable import (
+    bound_names,
+    dotted_name,
+    full_name,
+    is_kernel,
+    module_aliases,
+    reachable_statements,
+)
 from evaluators.hardware import load_hardware
 
 MAX_GRID = (2**31 - 1, 65535, 65535)  # CUDA C++ Programming Guide, "Technical Specifications": grid dimensions
@@ -51,18 +58,21 @@ def _findings(source: str, entry_point: str, allowed: frozenset[str]) -> Iterato
     if not isinstance(entry, ast.ClassDef | ast.FunctionDef):
         yield 1, f"the program defines no {entry_point} at the top level"
         return
-    yield from _entry_findings(entry)
     statements, aliases = reachable_statements(tree, entry_point), module_aliases(tree)
+    yield from _entry_findings(entry, aliases)
+    others = [n for n in ast.walk(tree) if n is not entry and entry_point in bound_names(n)]
+    if others:
+        yield getattr(others[0], "lineno", entry.lineno), f"{entry_point} is bound more than once"
     if not any(is_kernel(node, aliases) for s in statements for node in ast.walk(s)):
         yield entry.lineno, f"{entry_point} reaches no @triton.jit kernel; the work has to be done in kernels"
     yield from host_findings(tree, entry_point, allowed)
 
 
-def _entry_findings(entry: ast.ClassDef | ast.FunctionDef) -> Iterator[tuple[int, str]]:
+def _entry_findings(entry: ast.ClassDef | ast.FunctionDef, aliases: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     if isinstance(entry, ast.FunctionDef):
         return
     bases = [dotted_name(base) for base in entry.bases]
-    if not any(base in ("nn.Module", "torch.nn.Module", "Module") for base in bases):
+    if [full_name(base or "", aliases) for base in bases] != ["torch.nn.Module"]:
         yield (
             entry.lineno,
             f"{entry.name} must derive from torch.nn.Module alone, got ({', '.join(map(str, bases))})",
