@@ -1,0 +1,45 @@
+# problem: layer_norm
+# kind: variance
+# does: two walks: the mean first, then what differs from it
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def layer_norm_kernel(x_ptr, weight_ptr, bias_ptr, out_ptr, size, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    x_row = x_ptr + row * size
+    offsets = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, size, BLOCK):
+        total += tl.load(x_row + start + offsets, mask=start + offsets < size, other=0.0)
+    mean = tl.sum(total, axis=0) / size
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for start in range(0, size, BLOCK):
+        mask = start + offsets < size
+        away = tl.where(mask, tl.load(x_row + start + offsets, mask=mask, other=0.0) - mean, 0.0)
+        squares += away * away
+    variance = tl.sum(squares, axis=0) / size
+    rstd = 1.0 / tl.sqrt(variance + 1e-5)
+    for start in range(0, size, BLOCK):
+        mask = start + offsets < size
+        x = tl.load(x_row + start + offsets, mask=mask, other=0.0)
+        weight = tl.load(weight_ptr + start + offsets, mask=mask, other=0.0)
+        bias = tl.load(bias_ptr + start + offsets, mask=mask, other=0.0)
+        tl.store(out_ptr + row * size + start + offsets, (x - mean) * rstd * weight + bias, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, channels, height, width):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(channels, height, width))
+        self.bias = nn.Parameter(torch.empty(channels, height, width))
+
+    def forward(self, x):
+        out = torch.empty_like(x)
+        size = self.weight.numel()
+        layer_norm_kernel[(x.shape[0],)](x, self.weight, self.bias, out, size, BLOCK=2048, num_warps=8)
+        return out
