@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 
 EVALUATIONS = "evaluations"
+AS_MANY_AS_FIT = 1_000_000  # verdicts: more than any run has; the limit of a run that is limited by time alone
 
 
 class Budget:

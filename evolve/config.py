@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from db.errors import ConfigError
 from db.records import PrecisionClass
 from evaluators.settings import EvaluatorSettings
+from evolve.budget import AS_MANY_AS_FIT
 from islands.dialogues import DialogueSettings
 from islands.settings import IslandSettings
 
@@ -70,7 +71,7 @@ class RunConfig(BaseModel):
     archive: str = "evolve.duckdb"
     out: str = ""  # folder for the best program and the report; empty: evolve-out/RUN
     islands: int = Field(4, ge=1, le=1024)
-    evaluations: int = Field(200, ge=1)  # verdicts, answered from the archive or judged
+    evaluations: int = Field(200, ge=1)  # verdicts, answered from the archive or judged; as many as fit into a time
     time_s: float | None = Field(None, gt=0)
     stop_when_stagnant: bool = True
     stop_at_roofline: float = Field(0.95, gt=0, le=1)  # of the larger speed of light; 1 goes on whatever is reached
@@ -140,6 +141,8 @@ def load_config(
     merged: dict[str, Any] = {}
     for layer in layers:
         merged = _merge(merged, layer)
+    if merged.get("time_s") is not None:  # whoever gives a time alone wants all of it
+        merged.setdefault("evaluations", AS_MANY_AS_FIT)
     return make_config(merged)
 
 

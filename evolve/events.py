@@ -67,6 +67,7 @@ class RunResult(Record):
     digest: str = ""  # of a run that went in order: equal for two that judged the same, with the same results
     best_path: str = ""  # the best program on disk
     report_path: str = ""
+    report_error: str = ""  # why there is no report
 
 
 class RunStarted(Record):

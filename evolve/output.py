@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from db.errors import ArchiveError
+from db.errors import ArchiveError, EvolveError
 from db.live import open_for_reading
 from db.records import Evaluation
 from evolve.events import RunResult
@@ -19,9 +19,8 @@ def write_results(result: RunResult, archive: Path, folder: Path) -> RunResult:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        best_path = _write_best(result.best, folder) if result.best else ""
-        report_path = _write_report(archive, result.run.run_id, folder)
-        result = result.model_copy(update={"best_path": best_path, "report_path": str(report_path)})
+        best_path = _write_best(result.best, result.replaces_baseline, folder) if result.best else ""
+        result = result.model_copy(update={"best_path": best_path, **_reported(archive, result.run.run_id, folder)})
         (folder / "summary.json").write_text(json.dumps(_summary(result), indent=2) + "\n")
     except ArchiveError:  # which is an OSError too
         raise
@@ -44,11 +43,21 @@ def describe_best(evaluation: Evaluation) -> str:
     )
 
 
-def _write_best(best: Evaluation, folder: Path) -> str:
+def _write_best(best: Evaluation, replaces_baseline: bool, folder: Path) -> str:
     path = folder / "best.py"
     header = f"# program {best.candidate.program_id}: {describe_best(best)}\n"
+    if not replaces_baseline:
+        header = f"# DOES NOT BEAT THE BASELINE: keep that; this is the closest that was found\n{header}"
     path.write_text(header + best.candidate.source.rstrip() + "\n")
     return str(path)
+
+
+def _reported(archive: Path, run_id: str, folder: Path) -> dict[str, str]:
+    """Where the report is; or why there is none, which must not cost the rest."""
+    try:
+        return {"report_path": str(_write_report(archive, run_id, folder)), "report_error": ""}
+    except EvolveError as error:
+        return {"report_path": "", "report_error": error.message}
 
 
 def _write_report(archive: Path, run_id: str, folder: Path) -> Path:

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from db.records import Evaluation, Gate, Verdict
-from evolve.budget import Budget
+from evolve.budget import AS_MANY_AS_FIT, Budget
 from evolve.events import BestSoFar, GateCount, Progress
 from islands.summary import IslandSummary
 
@@ -85,11 +85,16 @@ class ProgressMeter:
             rate_per_min=self._rate_per_min(),
             elapsed_s=self._budget.elapsed_s,
             time_left_s=self._budget.time_left_s,
-            evaluations_left=max(0, self._budget.evaluations - self._n_judged),
+            evaluations_left=self._evaluations_left(),
             best=_best_so_far(self.best),
             funnel={gate.value: count for gate, count in self._funnel.items() if count.asked},
             islands=tuple(islands),
         )
+
+    def _evaluations_left(self) -> int | None:
+        if self._budget.evaluations >= AS_MANY_AS_FIT:
+            return None
+        return max(0, self._budget.evaluations - self._n_judged)
 
     def _rate_per_min(self) -> float:
         now = time.monotonic()

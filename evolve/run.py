@@ -9,13 +9,13 @@ import random
 import signal
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from db.errors import NotFoundError, SeedError
+from db.errors import ClusterError, NotFoundError, SeedError
 from db.live import open_for_reading
 from db.llm_calls import LlmCall, LlmTotal
 from db.profile import Profile
@@ -44,7 +44,7 @@ from evolve.progress import ProgressMeter
 from evolve.recruiting import recruiting
 from evolve.reflections import collect_taught
 from evolve.search import Search
-from evolve.seeding import as_it_began, collect_seeds, with_seeds
+from evolve.seeding import as_it_began, collect_seeds, seeds_again, with_seeds, with_what_is_there
 from evolve.stopping import ROOFLINE, Patience
 from islands.dialogues import Brief, DialogueSettings, Question
 from islands.knowledge import PriorKnowledge
@@ -113,7 +113,10 @@ def resume_search(
     if n_more is not None:
         n_judged = sum(e.candidate.lineage.operator != CONFIRM for e in judged)
         config = config.model_copy(update={"evaluations": n_judged + n_more, "time_s": None})
-    seeds = collect_seeds(config, problem)
+    config, gone = with_what_is_there(config)
+    if gone:
+        on_event(CrewChanged(what=f"goes on without what is no longer there: {', '.join(gone)}"))
+    seeds = seeds_again(config, problem, judged)
     start = _Start(config, with_seeds(problem, seeds), run.device, seeds, run, totals, elapsed_s)
     return _go(start, on_event)
 
@@ -155,7 +158,16 @@ def _go_without_keys(start: _Start, keys: Keys, on_event: OnEvent, is_free: bool
         knowing.result()  # else Ray starts while the actors of a killed driver let go of the archive
     with connected(start.config.cluster.address, needs_gpu=start.device is DeviceKind.CUDA):
         prior, models = knowing.result()
-        return asyncio.run(_search(start, prior, models, run_id, on_event))
+        return _to_its_end(lambda: _search(start, prior, models, run_id, on_event))
+
+
+def _to_its_end(search: Callable[[], Coroutine[Any, Any, RunResult]]) -> RunResult:
+    """Runs a search in this thread; beside it where a loop runs here already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(search())
+    return beside(lambda: asyncio.run(search())).result()
 
 
 def _known(start: _Start, keys: Keys, run_id: str, wait_s: float) -> tuple[PriorKnowledge, _Models]:
@@ -198,7 +210,7 @@ async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id:
         start.config, start.problem, start.device, run_id, prior, lambda what: on_event(CrewChanged(what=what))
     ) as crew:
         report = await crew.open()
-        run = _continued(start.run) if start.run else _new_run(start, run_id, report)
+        run = _continued(start.run, report, on_event) if start.run else _new_run(start, run_id, report)
         await answer(crew.archive.add_problem.remote(start.problem))
         await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
         on_event(_started(start, run, report))
@@ -422,7 +434,21 @@ def _latency_kind(device: DeviceKind) -> LatencyKind:
     return LatencyKind.MEASURED if device is DeviceKind.CUDA else LatencyKind.MODELLED
 
 
-def _continued(run: Run) -> Run:
+def _continued(run: Run, report: EvaluatorReport, on_event: OnEvent) -> Run:
+    """Raises `ClusterError` on another GPU; other software is told, because latencies may not be what they were."""
+    if run.hardware.hardware_id != report.hardware.hardware_id:
+        raise ClusterError(
+            f"{run.run_id} began on {run.hardware.name}, and here is {report.hardware.name}: latencies of different "
+            "GPUs are never compared",
+            "start a new run from what it found: evolve run PROBLEM --seed-from ARCHIVE --archive ANOTHER",
+        )
+    changed = [
+        f"{name} {run.versions.get(name, 'none')} then, {version} now"
+        for name, version in sorted(report.versions.items())
+        if run.versions.get(name) != version
+    ]
+    if changed:
+        on_event(CrewChanged(what=f"other software than this run began with: {'; '.join(changed)}"))
     return run.model_copy(update={"status": RunStatus.RUNNING, "finished_at": None, "stop_reason": ""})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from db.errors import SeedError
+from db.hashing import program_id_of
 from db.live import open_for_reading
 from db.queries import Elite
 from db.records import SEED, EntryPoint, Evaluation, LatencyKind, Problem
@@ -14,6 +15,8 @@ from evaluators.problems import read_seed
 from evolve.config import RunConfig
 from evolve.language import has_models
 from islands.seed import Seed
+
+NO_FILES = ("archive", "none")  # what `knowledge` may name beside a file
 
 
 def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
@@ -37,6 +40,38 @@ def collect_seeds(config: RunConfig, problem: Problem) -> list[Seed]:
             f"or let a language model write it: --model provider/name{_with_a_gpu(problem)}",
         )
     return frozen
+
+
+def with_what_is_there(config: RunConfig) -> tuple[RunConfig, list[str]]:
+    """The configuration of a run that is resumed, perhaps on another machine, and the files of it that are gone: it has
+    its first programs in its archive."""
+    gone = [path for path in (*config.seed_from, *config.seed_programs) if not Path(path).exists()]
+    kept: dict[str, object] = {
+        name: tuple(path for path in getattr(config, name) if path not in gone)
+        for name in ("seed_from", "seed_programs")
+    }
+    if config.knowledge not in NO_FILES and not Path(config.knowledge).exists():
+        gone.append(config.knowledge)
+        kept["knowledge"] = "archive"
+    return config.model_copy(update=kept), gone
+
+
+def seeds_again(config: RunConfig, problem: Problem, judged: Sequence[Evaluation]) -> list[Seed]:
+    """What a resumed run starts from: its first programs that were judged, and the others as far as they are there.
+
+    Raises:
+        SeedError, ArchiveError: as `collect_seeds`, where none was judged yet.
+    """
+    first = [e.candidate for e in judged if e.candidate.lineage.operator == SEED]
+    known = {one.program_id: Seed(source=one.source, origin=one.lineage.seeded_from) for one in first}
+    try:
+        found = collect_seeds(config, problem)
+    except SeedError:
+        if not known:
+            raise
+        found = []
+    others = {program_id_of(seed.source, problem.entry_point): seed for seed in found}
+    return list({**others, **known}.values())
 
 
 def _programs_of(source: str) -> list[str]:

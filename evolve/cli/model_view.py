@@ -8,6 +8,7 @@ import typer
 
 from evaluators.decomposition.classify import ModelOutcome, whole_only
 from evaluators.decomposition.records import Decomposition, PartProblem
+from evolve.budget import AS_MANY_AS_FIT
 from evolve.cli.console import console, format_seconds, format_times, format_us
 from evolve.cli.endings import INTERRUPTED
 from evolve.cli.live import LineView
@@ -76,9 +77,10 @@ def _floor(part: PartProblem) -> str:
 
 def begin_line(event: SearchBegins) -> str:
     """What is searched next, and how long."""
-    limit = f", {format_seconds(event.time_s)} at most" if event.time_s is not None else ""
+    limits = [] if event.evaluations >= AS_MANY_AS_FIT else [f"{event.evaluations} verdicts"]
+    limits += [f"{format_seconds(event.time_s)} at most"] if event.time_s is not None else []
     what = "the module itself" if event.name == WHOLE else f"{event.name}, {event.share:.1%} of the time"
-    return f"searching {what}: {event.evaluations} verdicts{limit}"
+    return f"searching {what}: {', '.join(limits)}"
 
 
 def found_line(name: str, found: Found) -> str:

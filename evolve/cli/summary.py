@@ -53,9 +53,12 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
     if result.asked is not None:
         lines.append(("models", _asked(result.asked, result.run.run_id, archive_option(archive))))
     if result.best is not None:
-        lines.append(("program", result.best_path or result.best.candidate.program_id))
+        beats = "" if result.replaces_baseline else " (does not beat the baseline)"
+        lines.append(("program", f"{result.best_path or result.best.candidate.program_id}{beats}"))
     if result.report_path:
         lines.append(("report", result.report_path))
+    elif result.report_error:
+        lines.append(("report", f"none: {result.report_error}; evolve report {result.run.run_id} tries again"))
     lines.append(("archive", archive))
     option = archive_option(archive)
     if result.run.status is RunStatus.INTERRUPTED:

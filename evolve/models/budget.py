@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from evaluators.decomposition.records import PartProblem
+from evolve.budget import AS_MANY_AS_FIT
 from evolve.config import LanguageSettings
 
 LEAST = 10  # verdicts: with fewer, a search has hardly tried a technique
@@ -19,10 +20,20 @@ class Allotment(NamedTuple):
     evaluations: int
     time_s: float | None = None
 
+    @property
+    def is_time_alone(self) -> bool:
+        return self.evaluations >= AS_MANY_AS_FIT and self.time_s is not None
+
+    def share_of(self, whole: Allotment) -> float:
+        """The fraction of another allotment that this is."""
+        if self.is_time_alone and self.time_s is not None and whole.time_s is not None:
+            return self.time_s / whole.time_s
+        return self.evaluations / whole.evaluations
+
     def less(self, n_judged: int, elapsed_s: float) -> Allotment:
         """What is left after a search."""
         time_s = None if self.time_s is None else max(0.0, self.time_s - elapsed_s)
-        return Allotment(max(0, self.evaluations - n_judged), time_s)
+        return Allotment(self.evaluations if self.is_time_alone else max(0, self.evaluations - n_judged), time_s)
 
     @property
     def is_enough(self) -> bool:
@@ -32,8 +43,10 @@ class Allotment(NamedTuple):
 def allotted(left: Allotment, shares: Sequence[float]) -> Allotment:
     """What the first of the searches that are still to come gets: its share of what they may gain, `LEAST` at least."""
     fraction = shares[0] / (sum(shares) or 1.0)
-    evaluations = min(left.evaluations, max(LEAST, round(left.evaluations * fraction)))
-    return Allotment(evaluations, None if left.time_s is None else left.time_s * fraction)
+    time_s = None if left.time_s is None else left.time_s * fraction
+    if left.is_time_alone:
+        return Allotment(left.evaluations, time_s)
+    return Allotment(min(left.evaluations, max(LEAST, round(left.evaluations * fraction))), time_s)
 
 
 def expected_gain(part: PartProblem) -> float:

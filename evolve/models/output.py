@@ -11,6 +11,7 @@ from db.live import open_for_reading
 from db.records import Run
 from evaluators.decomposition.records import Decomposition
 from evaluators.report import BaselineReport
+from evolve.budget import AS_MANY_AS_FIT
 from evolve.config import make_config
 from evolve.models.dominant import dominant_operation
 from evolve.models.places import SUMMARY
@@ -127,7 +128,7 @@ def conditions_of(run: Run) -> Conditions:
     config = make_config(run.config)
     return Conditions(
         started_at=run.started_at,
-        evaluations=config.evaluations,
+        evaluations=None if config.evaluations >= AS_MANY_AS_FIT else config.evaluations,
         time_s=config.time_s,
         islands=config.islands,
         models=config.models,

@@ -107,7 +107,7 @@ class Conditions(Record):
     """When a model was improved, with how much budget and whom to ask."""
 
     started_at: float  # seconds since the epoch
-    evaluations: int  # verdicts of all searches together, at most
+    evaluations: int | None  # verdicts of all searches together, at most; None: as many as fit into the time
     time_s: float | None = None  # of all searches together, at most
     islands: int = 1
     models: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ def search_one(
     A problem of which no first program works is an answer, and so is a search that fails: others go on.
     """
     is_whole = name == WHOLE
-    fraction = allotment.evaluations / config.evaluations
+    fraction = allotment.share_of(Allotment(config.evaluations, config.time_s))
     own = config.model_copy(
         update={
             "problem": problem.name,

@@ -59,9 +59,10 @@ def _setting_words(one: Setting) -> str:
 
 
 def _budget_words(one: Setting) -> str:
-    if one.evaluations is None:
+    limits = [f"{one.evaluations} verdicts"] if one.evaluations is not None else []
+    limits += [_duration(one.time_s)] if one.time_s is not None else []
+    if not limits:
         return ""
-    limits = [f"{one.evaluations} verdicts"] + ([_duration(one.time_s)] if one.time_s is not None else [])
     islands = f", {one.islands} island{'s' if one.islands != 1 else ''}" if one.islands else ""
     asked = f", with {', '.join(one.models)}" if one.models else ""
     return f"at most {' and '.join(limits)} for a module{islands}{asked}"

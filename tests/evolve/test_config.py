@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from db.errors import ConfigError
+from evolve.budget import AS_MANY_AS_FIT
 from evolve.config import RunConfig, known_keys, load_config, make_config, parse_duration, presets
 
 
@@ -14,6 +15,13 @@ def test_later_layers_win(tmp_path: Path) -> None:
     )
     assert (config.islands, config.evaluations, config.search.migration_size) == (6, 5, 4)
     assert config.search.migration_interval == 8  # from the preset: layers merge, they do not replace
+
+
+def test_a_time_alone_is_the_only_limit() -> None:
+    assert load_config("softmax", options={"time_s": 600.0}).evaluations == AS_MANY_AS_FIT
+    assert load_config("softmax", options={"time_s": 600.0, "evaluations": 30}).evaluations == 30
+    assert load_config("softmax", preset="quick", options={"time_s": 600.0}).evaluations == 120
+    assert load_config("softmax").evaluations == 200
 
 
 def test_every_preset_is_a_config() -> None:

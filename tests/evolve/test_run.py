@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
 import json
 import re
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,11 +15,14 @@ from typing import Any, NamedTuple
 import pytest
 from support.evolving import Ended, Started, evolve, rows
 
+from db.archive import ProgramArchive
+from db.errors import ClusterError
 from db.live import open_for_reading
 from db.records import Evaluation, Outcome, RunStatus
 from evolve.config import load_config
 from evolve.events import Event, Judged, Migrated, RunEnded, RunResult, RunStarted, Ticked
-from evolve.run import run_search
+from evolve.output import write_results
+from evolve.run import resume_search, run_search
 
 pytestmark = pytest.mark.slow
 
@@ -251,6 +257,37 @@ def test_every_candidate_has_a_verdict_with_a_reason(finished: tuple[Path, Searc
     assert all(e.verdict.reason or e.verdict.outcome is Outcome.CORRECT for e in evaluations)
     seeds = [e for e in evaluations if e.candidate.lineage.operator == "seed"]
     assert len(seeds) == 2 and seeds[1].verdict.duplicate_of == seeds[0].verdict.program_id
+
+
+def test_a_run_is_not_resumed_on_another_gpu(finished: tuple[Path, Search], tmp_path: Path) -> None:
+    """Nor does it matter that the caller has a loop of its own, as a notebook has."""
+    archive = Path(shutil.copy(finished[0], tmp_path / "elsewhere.duckdb"))
+    run = finished[1].result.run
+    other = run.hardware.model_copy(update={"name": "H200", "target": "h200"})
+    with contextlib.closing(ProgramArchive.open(archive)) as opened:
+        opened.update_run(run.model_copy(update={"hardware": other, "status": RunStatus.INTERRUPTED}))
+
+    async def from_a_notebook() -> None:
+        resume_search(str(archive))
+
+    with pytest.raises(ClusterError, match=r"began on H200, and here is .*H100") as caught:
+        asyncio.run(from_a_notebook())
+    assert "--seed-from" in caught.value.hint
+
+
+def test_a_report_that_fails_costs_nothing_else(finished: tuple[Path, Search], tmp_path: Path) -> None:
+    written = write_results(finished[1].result, tmp_path / "gone.duckdb", tmp_path / "out")
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["run"] == written.run.run_id and not written.report_path and "gone.duckdb" in written.report_error
+
+
+def test_what_does_not_beat_the_baseline_says_so(finished: tuple[Path, Search], tmp_path: Path) -> None:
+    archive, (result, _, _) = finished
+    for beats in (True, False):
+        told = result.model_copy(update={"replaces_baseline": beats})
+        best = Path(write_results(told, archive, tmp_path / str(beats)).best_path).read_text()
+        assert best.startswith("# DOES NOT BEAT THE BASELINE") is not beats
+        compile(best, "best.py", "exec")
 
 
 def test_elites_of_an_earlier_archive_are_judged_again(finished: tuple[Path, Search], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from support.runs import make_problem, make_run, one_evaluation
 
 from db.errors import SeedError
 from evolve.config import RunConfig
-from evolve.seeding import as_it_began, collect_seeds, with_seeds
+from evolve.seeding import as_it_began, collect_seeds, seeds_again, with_seeds, with_what_is_there
 from islands.seed import Seed
 
 PROBLEM = make_problem()
@@ -46,3 +46,22 @@ def test_a_run_that_began_without_a_program_is_resumed_without() -> None:
     first, later = one_evaluation(PROBLEM, run, 0, 50.0, operator="synthesize"), one_evaluation(PROBLEM, run, 1, 50.0)
     assert as_it_began(PROBLEM, [first, later]).seeds == ()
     assert as_it_began(PROBLEM, [later, first]) == as_it_began(PROBLEM, []) == PROBLEM
+
+
+def test_a_run_is_resumed_where_its_files_are_gone(tmp_path: Path) -> None:
+    """On another machine: its first programs are in its archive, what it knew before need not be."""
+    here = tmp_path / "seed.py"
+    here.write_text(PROBLEM.seeds[0])
+    given = config(seed_programs=(str(here), "gone.py"), seed_from=("gone.duckdb",), knowledge="gone.json")
+    left, gone = with_what_is_there(given)
+    assert gone == ["gone.duckdb", "gone.py", "gone.json"]
+    assert left == given.model_copy(update={"seed_programs": (str(here),), "seed_from": (), "knowledge": "archive"})
+    assert with_what_is_there(left) == (left, [])
+
+    run = make_run(BARE)
+    first = one_evaluation(BARE, run, 0, 50.0, operator="seed")
+    again = seeds_again(config(), BARE, [first, one_evaluation(BARE, run, 1, 40.0, operator="retune")])
+    assert [seed.source for seed in again] == [first.candidate.source]
+    assert {seed.source for seed in seeds_again(left, BARE, [first])} == {first.candidate.source, PROBLEM.seeds[0]}
+    with pytest.raises(SeedError):
+        seeds_again(config(), BARE, [])

@@ -20,6 +20,7 @@ from db.live import open_for_reading
 from db.records import SEED, Evaluation, Gate, Lineage, Problem
 from evaluators.decomposition.classify import ModelOutcome, RootCause
 from evaluators.problems import load_problem
+from evolve.budget import AS_MANY_AS_FIT
 from evolve.cli.model_view import apart_lines, attempt_line, begin_line, finish_model, found_line, outcome_words
 from evolve.config import LanguageSettings, make_config
 from evolve.events import Event, Judged, Progress, RunResult
@@ -92,6 +93,13 @@ def test_time_is_shared_out_too_and_what_is_left_goes_on() -> None:
     assert allotted(left, [0.75, 0.25]) == Allotment(75, 45.0)
     assert allotted(left.less(10, 20.0), [0.1]) == Allotment(90, 40.0)
     assert not left.less(0, 61.0).is_enough and not left.less(95, 0.0).is_enough
+
+
+def test_a_budget_of_time_alone_limits_no_verdicts() -> None:
+    whole = Allotment(AS_MANY_AS_FIT, 60.0)
+    part = allotted(whole.less(500, 20.0), [0.25, 0.75])
+    assert part == Allotment(AS_MANY_AS_FIT, 10.0) and part.share_of(whole) == pytest.approx(1 / 6)
+    assert Allotment(50, 10.0).share_of(Allotment(200, 60.0)) == 0.25
 
 
 def test_limits_on_language_models_are_those_of_all_searches_together() -> None:
