@@ -38,6 +38,10 @@ class Judge(Protocol):
         ...
 
 
+class UnfitError(Exception):
+    """An actor that answered is not what it was when the run began."""
+
+
 class ActorPool:
     """Actors of one kind; a call goes to one with the fewest calls in progress, however many there are.
 
@@ -72,8 +76,11 @@ class ActorPool:
         call of all began. What ends after that is no longer waited for by anybody with work to give."""
         return tuple(member.busy.share(self._last_call_at) for member in self._members)
 
-    async def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method on the least loaded actor. Raises what the actor raises, or ActorDied."""
+    async def call(self, method: str, *arguments: Any, objection: Callable[[Any], str] = lambda _: "") -> Any:
+        """Call a method on the least loaded actor. Raises what the actor raises, or ActorDied.
+
+        `objection` says why an answer shows that an actor may not be asked any more; UnfitError then.
+        """
         member = self._least_loaded()
         n_deaths = member.n_deaths
         self._load(member, 1)
@@ -89,13 +96,25 @@ class ActorPool:
             self._load(member, -1)
             member.busy.leave()
         member.n_deaths = 0
+        if why := objection(result):
+            self._dismiss(member, why)
+            raise UnfitError(why)
         return result
+
+    def _dismiss(self, member: _Member, why: str) -> None:
+        """Never call it again."""
+        if member in self._members:
+            self._members.remove(member)
+            self._ready[member.n_calls].pop(member, None)
+            member.is_avoided = True
+            self._on_death(why)
 
     def _least_loaded(self) -> _Member:
         while self._avoided and self._avoided[0][0] <= time.monotonic():
             member = heapq.heappop(self._avoided)[-1]
-            member.is_avoided = False
-            self._ready[member.n_calls][member] = None
+            if member in self._members:
+                member.is_avoided = False
+                self._ready[member.n_calls][member] = None
         ready = min((n for n, members in self._ready.items() if members), default=None)
         if ready is None:
             return min(self._members, key=lambda member: member.n_calls)
@@ -270,13 +289,17 @@ class JudgePool:
         """The answer of an actor, or the verdict of a crash.
 
         Raises:
-            ClusterError: too many candidates in a row killed every actor that they met.
+            ClusterError: too many candidates in a row killed every actor that they met, or no actor is left that
+                judges as those did that the run began with.
         """
         reason = ""
         n_trials, since = 0, time.monotonic()
         while n_trials < N_TRIALS:
             try:
-                result = await pool.call(method, *arguments)
+                result = await pool.call(method, *arguments, objection=self._objection)
+            except UnfitError as error:
+                if not len(pool):
+                    raise ClusterError(f"nobody is left to judge: {error}", "go on with: evolve resume") from None
             except ZygoteEndedError as error:
                 reason = error.message
                 n_trials += 1
@@ -292,6 +315,15 @@ class JudgePool:
         if self._n_crashes[method] >= MAX_CRASHES:
             raise ClusterError(f"the judging processes keep dying: {reason}", "look for the cause with: evolve doctor")
         return self._crash(candidate, reason)
+
+    def _objection(self, answered: object) -> str:
+        """Why whoever answered so may not judge in this run: Ray may start an actor again on another kind of node."""
+        if not isinstance(answered, Verdict) or self._holds_here(answered):
+            return ""
+        here, there = self._versions | {"GPU": self._hardware_id}, answered.versions | {"GPU": answered.hardware_id}
+        differing = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+        found = ", ".join(f"{name} {there.get(name, 'none')} instead of {here.get(name, 'none')}" for name in differing)
+        return f"it came back where others cannot be compared with it, and is not used any more: {found}"
 
     async def _wait(self, method: str, since: float, reason: str) -> None:
         """A while, where nodes went away: whoever waits for one has not seen the candidate.

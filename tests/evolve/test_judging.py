@@ -9,7 +9,16 @@ from typing import Any, NamedTuple
 
 import pytest
 import ray
-from support.workers import BornDead, MadeUpEvaluator, MadeUpPreparer, calls, make_candidate, make_report, make_verdict
+from support.workers import (
+    BornDead,
+    ForeignEvaluator,
+    MadeUpEvaluator,
+    MadeUpPreparer,
+    calls,
+    make_candidate,
+    make_report,
+    make_verdict,
+)
 
 from db.actor import ArchiveActor
 from db.errors import ClusterError, DeviceError
@@ -227,6 +236,22 @@ def test_a_machine_on_which_everything_dies_is_told(actors: Actors, archive: Any
         assert not judge(pool, make_candidate(n, tmp_path, work=f"W{n}"))[0].is_correct
     with pytest.raises(ClusterError, match="keep dying: RuntimeError: no libtriton here"):
         judge(pool, make_candidate(99, tmp_path, work="last"))
+
+
+def test_an_evaluator_that_came_back_with_other_software_judges_no_more(
+    actors: Actors, archive: Any, tmp_path: Path
+) -> None:
+    foreign = ForeignEvaluator.remote()
+    pool = make_pool([actors.preparer], [foreign, actors.evaluator], archive)
+    verdicts = judge(pool, *(make_candidate(n, tmp_path, work=f"W{n}", takes=0.1) for n in range(6)))
+    assert all(verdict.versions == make_report().versions for verdict in verdicts)
+    n_foreign = sum(call.startswith("foreign") for call in calls(tmp_path))
+    judge(pool, *(make_candidate(n, tmp_path, work=f"W{n}") for n in range(6, 9)))
+    assert n_foreign and sum(call.startswith("foreign") for call in calls(tmp_path)) == n_foreign
+    alone = make_pool([actors.preparer], [foreign], archive)
+    with pytest.raises(ClusterError, match=r"nobody is left to judge: .* triton 3\.5\.0 instead of none"):
+        judge(alone, make_candidate(99, tmp_path, work="last"))
+    ray.kill(foreign)
 
 
 def test_a_broken_device_ends_the_run(pool: JudgePool, tmp_path: Path) -> None:

@@ -142,6 +142,15 @@ class MadeUpEvaluator:
         return make_verdict(candidate)
 
 
+@ray.remote(num_cpus=0, max_concurrency=4)
+class ForeignEvaluator:
+    """Judges with other software than the run began with."""
+
+    def evaluate(self, prepared: Prepared) -> Verdict:
+        note(prepared.candidate, "foreign")
+        return make_verdict(prepared.candidate, versions={**VERSIONS, "triton": "3.5.0"})
+
+
 @ray.remote(num_cpus=0)
 class BornDead:
     def __init__(self) -> None:
