@@ -16,6 +16,7 @@ its pid namespace) watches and kills, the *candidate* runs the job.
 
 from evaluators.sandbox.channel import Channel, ChannelError
 from evaluators.sandbox.client import Child, ChildEnded, Exit, Zygote, ZygoteEndedError
+from evaluators.sandbox.layers import Layer
 from evaluators.sandbox.limits import Limits
 from evaluators.sandbox.starting import Nursery, SandboxError
 
@@ -25,6 +26,7 @@ __all__ = [
     "Child",
     "ChildEnded",
     "Exit",
+    "Layer",
     "Limits",
     "Nursery",
     "SandboxError",

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from evaluators.sandbox.confinement import confine_for_candidate
+
 MODULE_NAME = "candidate"
 CONSTRUCTION_SEED = 0
 
@@ -21,13 +23,14 @@ class CandidateError(Exception):
 
 def load_candidate(source: str, path: Path | None = None) -> ModuleType:
     """Write the source to a file (`candidate.py` in the working folder) and import it from there: Triton reads the
-    source of a kernel from its file."""
+    source of a kernel from its file. In a child of the sandbox it is confined for good before."""
     path = Path(path or Path.cwd() / f"{MODULE_NAME}.py").absolute()
     path.write_text(source)
     spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[MODULE_NAME] = module
+    confine_for_candidate()
     spec.loader.exec_module(module)
     return module
 

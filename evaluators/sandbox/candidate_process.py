@@ -40,7 +40,7 @@ def run_job(
     fds: Sequence[int],
     output_fd: int,
     report_fd: int,
-    confine: Callable[[str], None] | None,
+    confine: Callable[[str], None],
 ) -> NoReturn:
     """Run `package.module:function` on the channel and end the process. The report says how it ended: `ok`, `error`
     (an exception) or `exit` (SystemExit). A process that ends otherwise writes none. `confine` is called with the
@@ -49,8 +49,7 @@ def run_job(
     pid = os.getpid()
     try:
         _settle(workspace, limits, output_fd, (channel.fileno(), *fds, report_fd))
-        if confine:
-            confine(workspace)
+        confine(workspace)
         report = _call(function, Channel(channel, fds))
         if os.getpid() == pid:  # what the job has forked may come back here too
             _flush()

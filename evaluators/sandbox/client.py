@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 from evaluators.sandbox.channel import ZYGOTE_ENDED, Channel, ChannelError
 from evaluators.sandbox.gpus import hidden_devices
+from evaluators.sandbox.layers import Layer
 from evaluators.sandbox.limits import Limits
 from evaluators.sandbox.starting import Process, SandboxError, Start, execute
 from evaluators.sandbox.workspace import RunFolder, fill_cache, remove_folder
@@ -253,9 +254,14 @@ class Zygote:
             self._process = self._execute_or_fork(server_end, log, self._environment)
         ready = self._greet({**self._request, "run_folder": str(self._folder.path)})
         self.isolation: str = ready["isolation"]
-        self.missing = tuple(ready["missing"])  # parts of the isolation that this machine refuses, in words
+        self.layers = tuple(Layer(**fields) for fields in ready["layers"])
         self.n_threads: int = ready["n_threads"]
         self._libraries = self._folder.read_libraries()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The names of the layers that this machine refuses."""
+        return tuple(layer.name for layer in self.layers if not layer.is_active)
 
     @property
     def pid(self) -> int:

@@ -10,6 +10,8 @@ import ctypes
 import os
 from pathlib import Path
 
+from evaluators.sandbox.devices import usable_devices
+
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446  # the same numbers on every architecture
 _VERSION_FLAG = 1
 _PATH_BENEATH = 1
@@ -40,17 +42,11 @@ def abi() -> int:
     return max(0, int(_libc.syscall(ctypes.c_long(_CREATE_RULESET), None, ctypes.c_size_t(0), _VERSION_FLAG)))
 
 
-def missing_protection() -> list[str]:
-    """What `restrict` cannot forbid on this kernel, in words."""
-    version = abi()
-    parts = ((ABI_FILES, "read-only files"), (ABI_NETWORK, "no network"), (ABI_SIGNALS, "no signals to others"))
-    return [name for needed, name in parts if version < needed]
-
-
-def restrict(workspace: str) -> None:
+def restrict(workspace: str, *, for_candidate: bool = False) -> None:
     """Forbid this process for good, as far as the kernel can: to write outside `workspace` and /dev, to use TCP, and
-    to signal processes outside. It must have no new privileges (`namespaces.drop_privileges`). CUDA names its threads
-    in /proc/self, and does not start where it cannot."""
+    to signal processes outside. Called again `for_candidate`: to write to shared memory and to devices that it does
+    not need either. It must have no new privileges (`namespaces.drop_privileges`). CUDA names its threads in
+    /proc/self, and does not start where it cannot."""
     version = abi()
     if version < ABI_FILES:  # the first version forbids every move between folders, which caches need
         return
@@ -61,20 +57,22 @@ def restrict(workspace: str) -> None:
     n_bytes = 24 if signals else 16 if network else 8
     ruleset = _call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(n_bytes), 0)
     _allow(ruleset, workspace, writes)
-    _allow(ruleset, "/dev/shm", writes)
-    _allow(ruleset, "/dev", writes & (_WRITE_FILE | _TRUNCATE))
-    _allow(ruleset, "/proc/self/task", writes & (_WRITE_FILE | _TRUNCATE))
+    if not for_candidate:
+        _allow(ruleset, "/dev/shm", writes)
+    devices = usable_devices() if for_candidate else ["/dev"]
+    for path in (*devices, "/proc/self/task"):
+        _allow(ruleset, path, writes & (_WRITE_FILE | _TRUNCATE))
     _call(_RESTRICT_SELF, ruleset, 0)
     os.close(ruleset)
 
 
 def _allow(ruleset: int, path: str, rights: int) -> None:
-    if not Path(path).is_dir():
+    if not Path(path).exists():
         return
-    folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    rule = _PathBeneath(rights, folder)
+    place = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    rule = _PathBeneath(rights, place)
     _call(_ADD_RULE, ruleset, _PATH_BENEATH, ctypes.byref(rule), 0)
-    os.close(folder)
+    os.close(place)
 
 
 def _call(number: int, *arguments: object) -> int:

@@ -9,10 +9,14 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
+from evaluators.sandbox.devices import usable_devices
+
 _NEWNS = 0x00020000
+_NEWIPC = 0x08000000
 _NEWUSER = 0x10000000
 _NEWPID = 0x20000000
 _NEWNET = 0x40000000
@@ -22,7 +26,7 @@ _MS_REMOUNT, _MS_BIND, _MS_REC, _MS_PRIVATE = 32, 4096, 16384, 1 << 18
 
 _MOUNT_SETATTR = 442  # the same number on every architecture
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
-_ATTR_RDONLY = 1
+_ATTR_RDONLY, _ATTR_NODEV = 1, 4
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP = 1, 4, 24
 _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 36, 38
@@ -62,44 +66,51 @@ def _prctl(option: int, *arguments: int) -> None:
     _call("prctl", option, *padded)
 
 
-def enter_process_namespaces() -> None:
-    """Leave the network, and let the next fork be pid 1 of a new pid namespace. Who is not root enters a user
-    namespace first, under its own id.
+def enter_process_namespaces(*, own_ipc: bool) -> None:
+    """Leave the network, and with `own_ipc` the shared memory and queues of System V, and let the next fork be pid 1
+    of a new pid namespace. Who is not root enters a user namespace first, under its own id.
 
     Raises:
         OSError: the kernel, a container or a policy refuses.
     """
     uid, gid = os.geteuid(), os.getegid()
+    wanted = _NEWPID | _NEWNET | (_NEWIPC if own_ipc else 0)
     if uid == 0:
-        _call("unshare", _NEWPID | _NEWNET)
+        _call("unshare", wanted)
         return
-    _call("unshare", _NEWUSER | _NEWPID | _NEWNET)
+    _call("unshare", _NEWUSER | wanted)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         Path(f"/proc/self/{name}").write_text(text)
 
 
-def enter_mount_namespace(workspace: str) -> list[str]:
+def enter_mount_namespace(workspace: str) -> dict[str, str]:
     """As pid 1: mounts of its own, /proc for its own pids (without it CUDA cannot start), files read-only outside
-    `workspace`, and an empty /dev/shm. Returns what of the last two this kernel could not do.
+    `workspace`, no devices but `usable_devices`, and an empty /dev/shm. Returns which of the last three (`files`,
+    `devices`, `shared memory`) this kernel could not do, and why.
 
     Raises:
         OSError: no mount namespace, or /proc cannot be mounted.
     """
     _call("unshare", _NEWNS)
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE)
-    missing = []
-    try:
-        _protect_files(workspace)
-    except OSError as error:
-        missing.append(f"read-only files ({error.strerror})")
+    refused = {}
+    protections: dict[str, Callable[[], None]] = {
+        "files": partial(_protect_files, workspace),
+        "devices": _close_devices,
+    }
+    for name, protect in protections.items():
+        try:
+            protect()
+        except OSError as error:
+            refused[name] = str(error.strerror)
     _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
     for name in _MASKED_PROC:
         _make_read_only(f"/proc/{name}")
     try:
         _mount("tmpfs", "/dev/shm", "tmpfs", _MS_NOSUID | _MS_NODEV, "size=2g,mode=1777")
     except OSError as error:
-        missing.append(f"own shared memory ({error.strerror})")
-    return missing
+        refused["shared memory"] = str(error.strerror)
+    return refused
 
 
 def hide_devices(paths: Iterable[str]) -> None:
@@ -117,10 +128,25 @@ def _mount(source: str, target: str, kind: str, flags: int, options: str = "") -
 
 
 def _protect_files(workspace: str) -> None:
-    """Make every mount read-only but the workspace. Device files stay writable: that flag is about files."""
+    """Make every mount read-only but the workspace. Device files stay writable: see `_close_devices`."""
     _mount(workspace, workspace, "", _MS_BIND)
     _set_mount_attributes("/", _AT_RECURSIVE, _MountAttributes(attr_set=_ATTR_RDONLY))
     _set_mount_attributes(workspace, 0, _MountAttributes(attr_clr=_ATTR_RDONLY))
+
+
+def _close_devices() -> None:
+    """Let no device file below /dev be opened but those that a candidate may use."""
+    if not os.path.ismount("/dev"):
+        _mount("/dev", "/dev", "", _MS_BIND | _MS_REC)
+    opened = _MountAttributes(attr_clr=_ATTR_NODEV)
+    _set_mount_attributes("/dev", _AT_RECURSIVE, _MountAttributes(attr_set=_ATTR_NODEV))
+    try:
+        for path in usable_devices():
+            _mount(path, path, "", _MS_BIND | _MS_REC)
+            _set_mount_attributes(path, _AT_RECURSIVE, opened)
+    except OSError:
+        _set_mount_attributes("/dev", _AT_RECURSIVE, opened)  # nothing runs without /dev/null
+        raise
 
 
 def _set_mount_attributes(path: str, flags: int, attributes: _MountAttributes) -> None:

@@ -9,6 +9,7 @@ the thread that started it, which may be one of a pool).
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import gc
 import importlib
 import json
@@ -19,12 +20,12 @@ import socket
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
 from evaluators.late_dynamo import delay_dynamo
-from evaluators.sandbox import landlock, namespaces, warmup
+from evaluators.sandbox import namespaces, warmup
+from evaluators.sandbox.layers import Layer, layers
 from evaluators.sandbox.limits import Limits, ProcessCgroup, cgroup_name, find_pids_cgroup
 from evaluators.sandbox.supervisor import Isolation, Job, Supervisor
 
@@ -33,7 +34,7 @@ MAX_FDS = 250
 REAP_S = 0.5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
     """What the judge asked for, and what this machine can do."""
 
@@ -42,7 +43,8 @@ class Settings:
     limits: Limits
     run_folder: Path
     isolation: Isolation
-    missing: tuple[str, ...] = ()
+    layers: tuple[Layer, ...]
+    own_ipc: bool
     cgroup: Path | None = None
     hidden: tuple[str, ...] = ()  # device files that children with namespaces cannot open
 
@@ -86,32 +88,37 @@ def _preload(name: str) -> None:
 
 def _settings(request: dict[str, Any]) -> Settings:
     wanted = Isolation(request["isolation"]) if request["isolation"] else None
-    missing: list[str] | None = None
+    own_ipc = not warmup.has_cuda()  # device memory may be shared within one IPC namespace only
+    refused: dict[str, str] | None = None
     if wanted is not Isolation.SUBREAPER:
-        missing = _probe_namespaces(request["run_folder"])
-        if missing is None and wanted is Isolation.NAMESPACES:
+        refused = _probe_namespaces(request["run_folder"], own_ipc)
+        if refused is None and wanted is Isolation.NAMESPACES:
             raise OSError("this machine refuses the namespaces that were asked for")
-    found = Isolation.SUBREAPER if missing is None else Isolation.NAMESPACES
-    if missing is None:
-        missing = ["own processes", *landlock.missing_protection()]
+    cgroup = find_pids_cgroup() if os.geteuid() == 0 else None
     return Settings(
         interpret=request["interpret"],
         preload=tuple(request["preload"]),
         limits=Limits(**request["limits"]),
         run_folder=Path(request["run_folder"]),
-        isolation=found,
-        missing=tuple(missing),
-        cgroup=find_pids_cgroup() if os.geteuid() == 0 else None,
+        isolation=Isolation.SUBREAPER if refused is None else Isolation.NAMESPACES,
+        layers=layers(
+            has_namespaces=refused is not None,
+            own_ipc=own_ipc,
+            refused=refused or {},
+            bounds_processes=cgroup is not None or os.geteuid() != 0,
+        ),
+        own_ipc=own_ipc,
+        cgroup=cgroup,
         hidden=tuple(request["hidden"]),
     )
 
 
-def _probe_namespaces(folder: str) -> list[str] | None:
-    """What a child's namespaces lack here (as a rule nothing), or None where there are none to be had."""
+def _probe_namespaces(folder: str, own_ipc: bool) -> dict[str, str] | None:
+    """What a child's namespaces lack here (as a rule nothing) and why, or None where there are none to be had."""
     answer, answer_end = os.pipe()
     if os.fork() == 0:
         with contextlib.suppress(OSError):
-            namespaces.enter_process_namespaces()
+            namespaces.enter_process_namespaces(own_ipc=own_ipc)
             if os.fork() == 0:
                 with contextlib.suppress(OSError):
                     os.write(answer_end, json.dumps(namespaces.enter_mount_namespace(folder)).encode())
@@ -147,8 +154,7 @@ def _warm_up(settings: Settings) -> None:
 def _ready(settings: Settings) -> dict[str, Any]:
     return {
         "isolation": settings.isolation,
-        "missing": settings.missing,
-        "bounds_processes": settings.cgroup is not None or os.geteuid() != 0,
+        "layers": [dataclasses.asdict(layer) for layer in settings.layers],
         "n_threads": len(list(Path("/proc/self/task").iterdir())),
     }
 
@@ -200,7 +206,7 @@ def _run_intermediate(
     try:
         job = _job(header, fds, settings, alive_fd, cgroup_name(os.getppid(), n_jobs))
         if settings.isolation is Isolation.NAMESPACES:
-            _run_in_namespaces(job, settings.hidden)
+            _run_in_namespaces(job, settings)
         else:
             namespaces.become_subreaper()
             _supervise(job, settings.isolation)
@@ -212,11 +218,11 @@ def _run_intermediate(
         os._exit(0)
 
 
-def _run_in_namespaces(job: Job, hidden: Sequence[str]) -> None:
-    namespaces.enter_process_namespaces()
+def _run_in_namespaces(job: Job, settings: Settings) -> None:
+    namespaces.enter_process_namespaces(own_ipc=settings.own_ipc)
     pid = os.fork()
     if pid == 0:
-        _run_pid_1(job, hidden)
+        _run_pid_1(job, settings.hidden)
     job.channel.close()
     for fd in (job.alive_fd, *job.fds):
         os.close(fd)

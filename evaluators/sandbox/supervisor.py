@@ -17,12 +17,14 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from evaluators.sandbox import landlock, namespaces
+from evaluators.sandbox import namespaces
 from evaluators.sandbox.candidate_process import run_job
 from evaluators.sandbox.channel import ZYGOTE_ENDED
+from evaluators.sandbox.confinement import confine
 from evaluators.sandbox.limits import Limits, ProcessCgroup, disk_use, resident_bytes
 
 TICK_S = 0.05
@@ -117,15 +119,14 @@ class Supervisor:
     def _become_candidate(self, output_end: int, report_end: int) -> NoReturn:
         self._job.control.close()
         os.close(self._job.alive_fd)
-        confine = None
-        if self._isolation is Isolation.SUBREAPER:
-            confine = landlock.restrict
-            if self._job.cgroup:
-                self._job.cgroup.enter()  # in a pid namespace the supervisor has entered it already
+        has_namespaces = self._isolation is Isolation.NAMESPACES
+        if self._job.cgroup and not has_namespaces:
+            self._job.cgroup.enter()  # in a pid namespace the supervisor has entered it already
         os.set_blocking(output_end, True)
         os.set_blocking(report_end, True)
         job = self._job
-        run_job(job.function, job.workspace, job.limits, job.channel, job.fds, output_end, report_end, confine)
+        begin = partial(confine, has_namespaces=has_namespaces)
+        run_job(job.function, job.workspace, job.limits, job.channel, job.fds, output_end, report_end, begin)
 
     def _watch(self, pid: int, output: int, report: int, end: float) -> tuple[str, str] | None:
         """Wait until the candidate has ended (None) or must be stopped (kind and reason)."""

@@ -249,6 +249,34 @@ def fork_bomb(channel: Any, payload: dict[str, Any]) -> None:
             time.sleep(0.01)
 
 
+def try_ways_out(channel: Any, payload: dict[str, Any]) -> None:
+    """Once as a job, before anything is loaded, and once as a candidate."""
+    from evaluators.sandbox.candidate import load_candidate
+    from tests.evaluators.sandbox import ways_out
+
+    before = ways_out.attempt(payload["place"])
+    Path("in_between").write_text("still here")
+    module = load_candidate(Path(ways_out.__file__).read_text())
+    channel.send({"before": before, "candidate": module.attempt(payload["place"])})
+
+
+def work_as_a_candidate(channel: Any, payload: dict[str, Any]) -> None:
+    """What host code and the compiler need: files, memory, threads, another program, shared tensors, the channel."""
+    from evaluators.sandbox.candidate import load_candidate
+
+    source = (
+        "import os, subprocess, tempfile, threading, torch\n"
+        "thread = threading.Thread(target=lambda: None); thread.start(); thread.join()\n"
+        "with tempfile.NamedTemporaryFile() as file: file.write(os.urandom(8))\n"
+        "printed = subprocess.run(['echo', 'hello'], capture_output=True, text=True).stdout\n"
+        "open('/dev/null', 'w').write('x')\n"
+        "memory = os.memfd_create('x'); os.ftruncate(memory, 4096)\n"
+        "total = torch.softmax(torch.ones(512, 512) @ torch.ones(512, 512), -1).sum().item()\n"
+    )
+    module = load_candidate(source)
+    channel.send({"printed": module.printed, "total": round(module.total)})
+
+
 def read_keys(channel: Any, payload: dict[str, Any]) -> None:
     """All the environments that can be read from here."""
     texts = []

@@ -32,7 +32,7 @@ HIDE = """
 import os, sys
 from evaluators.sandbox import namespaces
 try:
-    namespaces.enter_process_namespaces()
+    namespaces.enter_process_namespaces(own_ipc=True)
     if os.fork() == 0:
         namespaces.enter_mount_namespace(sys.argv[1])
         namespaces.hide_devices(["/dev/zero"])
