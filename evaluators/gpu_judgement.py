@@ -24,7 +24,7 @@ from evaluators.gpu_session import SessionLost, asked
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets
 from evaluators.measured_profile import Work
 from evaluators.session_pool import OpenSession
-from evaluators.timed_sets import TimedSets
+from evaluators.timed_sets import Draws, TimedSets
 from evaluators.timing import Method, Rotation
 
 N_FIRST_LOOK = 3
@@ -59,6 +59,9 @@ class Bench:
     watch: random.Random = field(default_factory=random.SystemRandom)
     device: str = "cuda"
 
+    def __post_init__(self) -> None:
+        self.draws = Draws(self.sets.references[self.problem.full.name], self.watch, self.device)
+
     def note(self, latency: Latency) -> None:
         """Remembers the fastest correct program, which decides who deserves a second look."""
         self.best_us = min(self.best_us or math.inf, latency.device_us)
@@ -91,7 +94,7 @@ class Judgement:
         self._session = session
         self._looks: list[Look] = []  # of a program that was made from scratch
         self._same_without_kernels: list[bool] = []  # for sets on which host code called a library
-        self._timed = TimedSets(bench.sets, bench.problem.full, session.slot, bench.watch, bench.device)
+        self._timed = TimedSets(bench.sets, bench.problem.full, session.slot, bench.draws)
         self._watched = bench.watch.randrange(1 << 30)
 
     @contextlib.contextmanager
@@ -220,7 +223,7 @@ class Judgement:
             found = self._session.replay_us(N_REPLAYS)
         raise Refusal.of(answer)
 
-    def _clock(self, device_us: float) -> GateResult:
+    def _clock(self, device_us: float, spare_s: float = 0.0) -> GateResult:
         """The child's clock against the judge's, over work without a pause, and against what it claimed before."""
         session = self._session
         replay_s = 1e-6 * device_us * session.n_launches
@@ -229,7 +232,7 @@ class Judgement:
             sustained_s, watched_s = session.sustain(n)
             # calls that events time one by one wait for the host when nothing is flushed between them
             replayed_s = n * replay_s if session.method == "graph" else sustained_s
-            answer = integrity.check_clock(replayed_s, sustained_s, watched_s)
+            answer = integrity.check_clock(replayed_s, sustained_s, watched_s, spare_s)
             if answer.passed:
                 break
         return answer
@@ -333,7 +336,9 @@ class Judgement:
     def _check_rounds(self, rounds: Paired) -> GateResult:
         """The claims in rounds of replays: against each round, which is short, and against work without a pause."""
         answer = rounds.check(self._session.n_launches)
-        return self._clock(median_interval(rounds.program_us).median) if answer.passed else answer
+        if not answer.passed:
+            return answer
+        return self._clock(median_interval(rounds.program_us).median, integrity.spare_s(rounds.control_s))
 
     def _rounds(self, margin: float) -> Paired:
         """Replays of both in turn, order swapped each time, until the gain is settled or the rounds are used up."""

@@ -7,26 +7,56 @@ another by what it is given; and the judge can have new ones at any time, and kn
 from __future__ import annotations
 
 import random
+import time
 from typing import Any
 
 from db.records import GateResult, Workload
 from evaluators.gpu_session import Slot
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets
+from evaluators.problems.reference import Reference
 
 N_DRAWS = 8  # small inputs rotate over more sets than these; drawing one takes a quarter of a millisecond
+SLOW_S = 0.005  # for one drawing, or half of what may be spent on them at once
+N_KEPT = 6  # drawings, where they are slow
+
+
+class Draws:
+    """Inputs of one workload that no check has used: drawn anew where that is quick, else a few in turn."""
+
+    def __init__(self, reference: Reference, rng: random.Random, device: str, slow_s: float = SLOW_S) -> None:
+        self._reference = reference
+        self._rng = rng
+        self._device = device
+        self._slow_s = slow_s
+        self._kept: list[list[Any]] = []
+        self._n_taken = 0
+
+    def take(self, n: int) -> list[list[Any]]:
+        """Up to `n` drawings, at least one: fewer where that would take long, since the GPU waits meanwhile."""
+        end, found = time.perf_counter() + 2 * self._slow_s, [self._take()]
+        while len(found) < n and time.perf_counter() < end:
+            found.append(self._take())
+        return found
+
+    def _take(self) -> list[Any]:
+        if len(self._kept) == N_KEPT:
+            self._n_taken += 1
+            return self._kept[self._n_taken % N_KEPT]
+        start = time.perf_counter()
+        inputs = self._reference.draw_inputs(self._rng.getrandbits(40), self._device)
+        if time.perf_counter() - start > self._slow_s:
+            self._kept.append(inputs)
+        return inputs
 
 
 class TimedSets:
     """The drawings that are in the timed input sets of one slot now. Not safe to use from two threads."""
 
-    def __init__(
-        self, sets: ReferenceSets, workload: Workload, slot: Slot, rng: random.Random, device: str = "cuda"
-    ) -> None:
+    def __init__(self, sets: ReferenceSets, workload: Workload, slot: Slot, source: Draws) -> None:
         self.workload = workload
         self._sets = sets
         self._slot = slot
-        self._rng = rng
-        self._device = device
+        self._source = source
         self._reference = sets.references[workload.name]
         self._n_sets: int = slot.places[workload.name]["n_sets"]
         self._draws: list[list[Any]] = []
@@ -39,8 +69,7 @@ class TimedSets:
     def renew(self) -> None:
         """Draws inputs that nobody has seen, for all sets."""
         self._draws = []  # before new ones take memory
-        seeds = [self._rng.getrandbits(40) for _ in range(min(self._n_sets, N_DRAWS))]
-        self._draws = [self._reference.draw_inputs(seed, self._device) for seed in seeds]
+        self._draws = self._source.take(min(self._n_sets, N_DRAWS))
         self.write()
 
     def write(self) -> None:

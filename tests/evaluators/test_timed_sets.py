@@ -12,7 +12,8 @@ from db.records import Problem, Workload
 from evaluators.device_memory import Region
 from evaluators.gpu_session import Slot
 from evaluators.input_sets import ReferenceSets, list_sets
-from evaluators.timed_sets import N_DRAWS, TimedSets
+from evaluators.problems.reference import Reference
+from evaluators.timed_sets import N_DRAWS, N_KEPT, SLOW_S, Draws, TimedSets
 
 BAGS = """
 import torch
@@ -61,6 +62,10 @@ def slot(sets: ReferenceSets) -> Slot:
     return slot
 
 
+def draws_of(sets: ReferenceSets) -> Draws:
+    return Draws(sets.references["full"], random.Random(1), "cpu", slow_s=60.0)
+
+
 def drawn_of(sets: ReferenceSets, seed: int) -> torch.Tensor:
     return next(sets.drawn(s) for s in sets.sets if s.workload == FULL and s.seed == seed).inputs[0]
 
@@ -75,7 +80,7 @@ def test_timed_sets_lie_one_after_the_other_and_the_first_is_the_one_that_is_che
 
 
 def test_every_set_holds_a_drawing_of_the_problem_that_was_not_checked(sets, slot):
-    timed = TimedSets(sets, FULL, slot, random.Random(1), "cpu")
+    timed = TimedSets(sets, FULL, slot, draws_of(sets))
     timed.renew()
     values = [slot.given(FULL, k)[0].clone() for k in range(N_SETS)]
     assert len({v.sum().item() for v in values}) == N_DRAWS
@@ -91,7 +96,7 @@ def test_every_set_holds_a_drawing_of_the_problem_that_was_not_checked(sets, slo
 
 
 def test_the_same_drawings_can_be_written_again(sets, slot):
-    timed = TimedSets(sets, FULL, slot, random.Random(1), "cpu")
+    timed = TimedSets(sets, FULL, slot, draws_of(sets))
     timed.renew()
     before = slot.given(FULL, 7)[0].clone()
     slot.given(FULL, 7)[0].zero_()
@@ -117,3 +122,16 @@ def test_nothing_of_an_earlier_candidate_is_left_after_a_reset(slot):
     slot.given(FULL, 4)[0].fill_(7.0)
     slot.reset()
     assert not (slot.outputs.bytes == 7).any() and slot.given(FULL, 4)[0].isnan().all()
+
+
+def test_drawings_that_take_long_are_few_and_come_again():
+    source = BAGS.replace(
+        "    return [torch.randn", f"    __import__('time').sleep({2 * SLOW_S})\n    return [torch.randn"
+    )
+    problem = Problem(name="slow", kind="kernelbench", source=source, workloads=(FULL, SMALL), seeds=(source,))
+    draws = Draws(Reference(problem, FULL), random.Random(1), "cpu")
+    taken = [draws.take(N_DRAWS) for _ in range(N_KEPT + 2)]
+    assert [len(some) for some in taken[:N_KEPT]] == [1] * N_KEPT
+    values = {some[0][0].sum().item() for some in taken[:N_KEPT]}
+    assert len(values) == N_KEPT and {one[0].sum().item() for some in taken[N_KEPT:] for one in some} <= values
+    assert not torch.equal(taken[-1][0][0], taken[-2][-1][0])
