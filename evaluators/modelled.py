@@ -32,6 +32,8 @@ from evaluators.evaluator import Evaluator, EvaluatorSettings, Prepared
 from evaluators.forwards import Forward
 from evaluators.gates import correctness, first_program, speed
 from evaluators.gates.first_program import Look
+from evaluators.gates.launches import check_launches
+from evaluators.gates.layout import borrowed_outputs
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval
 from evaluators.gates.static import check_run
@@ -138,7 +140,7 @@ class ModelledEvaluator(Evaluator):
         candidate = cascade.prepared.candidate
         full = cascade.prepared.captures[0]
         with cascade.phase("correctness"):
-            found, looks = self._check_all(candidate)
+            found, looks = self._check_all(cascade.prepared)
         n_sets = len(self._sets.sets)
         cascade.admit(GateResult(gate=Gate.CORRECTNESS, passed=True, evidence={"n_input_sets": n_sets}))
         result, cascade.error_ratio = model_gate(found, self.settings.precision)
@@ -165,11 +167,13 @@ class ModelledEvaluator(Evaluator):
             return Profile(source="none", note=unsupported.reason)
         return modelled.profile.model_copy(update={"duration_us": modelled.device_us})
 
-    def _check_all(self, candidate: Candidate) -> tuple[list[Exactness], list[Look]]:
+    def _check_all(self, prepared: Prepared) -> tuple[list[Exactness], list[Look]]:
         """Runs the candidate on every input set, in one child for each way of building it.
 
         How exact its outputs are, where float64 is known, and the closer looks that a program made from scratch gets.
         """
+        candidate = prepared.candidate
+        captures = {capture.workload: capture for capture in prepared.captures}
         found: list[Exactness] = []
         looks: list[Look] = []
         for sets in self._sets.built_alike:
@@ -177,7 +181,7 @@ class ModelledEvaluator(Evaluator):
             results = self._interpreted(candidate, sets[0].workload, drawn)
             # results end with the first that has no outputs, and that one is refused
             for wanted, d, result in zip(sets, drawn, results, strict=False):
-                outputs = self._check(wanted, d, result)
+                outputs = self._check(wanted, d, result, captures.get(wanted.workload.name))
                 compared = zip(outputs, d.exact, d.errors, strict=True)
                 found += [exactness(max_abs_error(o, x), e) for o, x, e in compared if x is not None and e is not None]
                 if candidate.lineage.is_from_scratch and wanted.has_exact:
@@ -186,17 +190,23 @@ class ModelledEvaluator(Evaluator):
         return found, looks
 
     def _interpreted(self, candidate: Candidate, workload: Workload, drawn: Sequence[Drawn]) -> list[InterpretResult]:
+        weights = self._sets.weights(workload)
+        asked = []
+        for d in drawn:
+            borrowed = borrowed_outputs(d.expected, [*d.inputs, *weights.values()])
+            asked.append(Asked(d.inputs, [spec_of(e) for e in d.expected], borrowed))
         return interpret_sets(
             self._zygote,
             source=candidate.source,
             entry_point=candidate.entry_point.value,
             init_args=self._sets.init_args(workload),
-            weights=self._sets.weights(workload),
-            sets=[Asked(d.inputs, [spec_of(e) for e in d.expected]) for d in drawn],
+            weights=weights,
+            sets=asked,
             deadline_s=self.settings.evaluate_deadline_s,
+            hardware=self.hardware,
         )
 
-    def _check(self, wanted: InputSet, drawn: Drawn, result: InterpretResult) -> list[Tensor]:
+    def _check(self, wanted: InputSet, drawn: Drawn, result: InterpretResult, capture: Capture | None) -> list[Tensor]:
         """The outputs. Raises `Refusal` or `Unsupported` unless they are what the reference makes of the set."""
         outputs = _outputs_of(result, wanted)
         for i, (output, expected, tolerance) in enumerate(zip(outputs, drawn.expected, drawn.tolerances, strict=True)):
@@ -207,9 +217,14 @@ class ModelledEvaluator(Evaluator):
                 raise Refusal(Gate.CORRECTNESS, reason, mismatch._asdict())
         if result.changed_inputs:
             raise Refusal(Gate.INTEGRITY, f"input {result.changed_inputs[0]} was changed by the program")
-        ran = check_run(result.torch_ops)
-        if not ran.passed:
-            raise Refusal.of(ran)
+        if result.changed_weights:
+            raise Refusal(Gate.INTEGRITY, f"weight {result.changed_weights[0]!r} was changed by the program")
+        ran = [check_run(result.torch_ops)]
+        if capture is not None:
+            ran.append(check_launches(capture, result.launches))
+        for answer in ran:
+            if not answer.passed:
+                raise Refusal.of(answer)
         return outputs
 
     def _model(self, candidate: Candidate, capture: Capture) -> ModelledLatency:

@@ -129,11 +129,13 @@ def device_properties(hardware: Hardware) -> SimpleNamespace:
     )
 
 
-def _cuda_answers(hardware: Hardware) -> dict[str, Any]:
-    """The functions of torch.cuda that host code may ask, by name."""
+def cuda_answers(hardware: Hardware) -> dict[str, Any]:
+    """The functions of torch.cuda that host code may ask, by name, as the target would answer; wherever programs run
+    without it, the same ones."""
     memory = (hardware.dram_bytes, hardware.dram_bytes)
     values = {
         "is_available": True,
+        "is_initialized": True,
         "is_bf16_supported": True,
         "device_count": 1,
         "current_device": 0,
@@ -171,10 +173,11 @@ def _apply_to_module(module: Any, function: Callable[[Any], Any], recurse: bool 
 def fake_device(hardware: Hardware, addresses: AddressSpace) -> Iterator[None]:
     """Fake tensors, faked torch.cuda, and no gradients. Everything is as before afterwards."""
     with ExitStack() as stack:
-        for name, answer in _cuda_answers(hardware).items():
+        for name, answer in cuda_answers(hardware).items():
             stack.enter_context(patch.object(torch.cuda, name, answer, create=True))
         for name, answer in (
             ("is_cuda", property(lambda _t: True)),
+            ("is_cpu", property(lambda _t: False)),
             ("device", property(_device)),
             ("data_ptr", lambda tensor: addresses.address_of(tensor)),
             ("__repr__", _printed),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -11,17 +10,18 @@ from unittest.mock import patch
 import torch
 import triton
 from torch.utils._pytree import tree_leaves
-from triton.backends.compiler import GPUTarget
 from triton.runtime import autotuner, jit
 
 from db.hashing import content_hash
 from db.records import Capture, Hardware, Launch, TensorSpec
 from evaluators.capture.cubin import Resources, read_resources, text_hash
 from evaluators.capture.failure import KernelFailure, explain
-from evaluators.capture.fake_device import CUDA_0, fake_device
+from evaluators.capture.fake_device import fake_device
 from evaluators.capture.first_reads import find_accesses
-from evaluators.capture.occupancy import WARP_SIZE, occupancy_of
+from evaluators.capture.launches import answering_nothing, bind_arguments, evaluate_grid, launched
+from evaluators.capture.occupancy import occupancy_of
 from evaluators.capture.ptx import read_global_loads
+from evaluators.capture.target_driver import TargetDriver
 from evaluators.capture.tensors import AddressSpace, fake_tensor, fake_values
 from evaluators.capture.torch_ops import OpRecorder
 from evaluators.capture.unwritten import MadeHere, UnwrittenMemory, bound_memory, storage_key
@@ -99,39 +99,6 @@ def _tensors_of(values: Any) -> list[Any]:
     return [value for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
 
 
-class TargetDriver:
-    """What Triton asks a driver, answered for the target."""
-
-    def __init__(self, hardware: Hardware) -> None:
-        self._hardware = hardware
-        self.utils = self
-
-    def get_current_target(self) -> Any:
-        major, minor = self._hardware.compute_capability
-        return GPUTarget("cuda", major * 10 + minor, WARP_SIZE)
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, _device: int = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        return CUDA_0
-
-    def get_device_interface(self) -> Any:
-        return torch.cuda
-
-    def get_device_properties(self, _device: int = 0) -> dict[str, int]:
-        return {
-            "max_shared_mem": self._hardware.shared_bytes_per_block,
-            "max_num_regs": self._hardware.registers_per_sm,
-            "multiprocessor_count": self._hardware.n_sms,
-            "warpSize": WARP_SIZE,
-            "sm_clock_rate": int(self._hardware.sm_clock_ghz * 1e6),
-        }
-
-
 class LaunchRecorder:
     """Takes the place of launching: Triton's own binder and compiler run, the kernel does not."""
 
@@ -148,6 +115,7 @@ class LaunchRecorder:
         """Launches inside are recorded; an autotuner takes its first configuration."""
         triton.runtime.driver.set_active(TargetDriver(self._hardware))
         with ExitStack() as stack:
+            stack.enter_context(answering_nothing())
             stack.enter_context(patch.object(jit.JITFunction, "run", lambda fn, *a, **k: self.launch(fn, a, k)))
             stack.enter_context(patch.object(autotuner.Autotuner, "run", lambda t, *a, **k: self._tuned(t, a, k)))
             yield
@@ -189,8 +157,8 @@ class LaunchRecorder:
             n_programs=launch_grid[0] * launch_grid[1] * launch_grid[2],
         )
         loads = read_global_loads(kernel.asm["ptx"])
-        constexprs = {p.name for p in function.params if p.is_constexpr}
-        passed = {k: v for k, v in arguments.items() if k not in constexprs}
+        seen = launched(function, arguments, launch_grid)
+        passed = {k: v for k, v in arguments.items() if k not in seen.constexprs}
         bound = [describe_argument(self._addresses, v) for v in passed.values()]
         return Launch(
             kernel=function.fn.__name__,
@@ -206,7 +174,8 @@ class LaunchRecorder:
             occupancy_limiter=occupancy.limiter,
             load_vector_bytes=loads.vector_bytes,
             has_async_copies=loads.is_async,
-            constexprs={k: plain_constant(v) for k, v in arguments.items() if k in constexprs},
+            constexprs=seen.constexprs,
+            arguments=seen.arguments,
             tensors=tuple(self._addresses.describe(v) for v in map(tensor_of, arguments.values()) if v is not None),
             unwritten_reads=self._unwritten_reads(passed, kernel) if 0 not in launch_grid else (),
         )
@@ -232,27 +201,6 @@ def run_first_configuration(tuner: Any, *args: Any, **kwargs: Any) -> Any:
     return tuner.fn.run(*args, **{**kwargs, **tuner.configs[0].all_kwargs()})
 
 
-def bind_arguments(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """A kernel's arguments by name, defaults included; launch options such as num_warps are left out."""
-    signature = inspect.signature(function)
-    call = signature.bind(*args, **{k: v for k, v in kwargs.items() if k in signature.parameters})
-    call.apply_defaults()
-    return dict(call.arguments)
-
-
-def evaluate_grid(kernel: str, grid: Any, arguments: Mapping[str, Any]) -> tuple[int, int, int]:
-    """The three dimensions of a launch.
-
-    Raises:
-        TypeError: the grid is neither a tuple of one to three integers nor a function that gives one.
-    """
-    sizes = grid(dict(arguments)) if callable(grid) else grid
-    if not isinstance(sizes, tuple | list) or not 1 <= len(sizes) <= 3:
-        raise TypeError(f"the grid of kernel {kernel} must be a tuple of one to three integers, got {sizes!r}")
-    x, y, z = (*(int(size) for size in sizes), 1, 1)[:3]
-    return x, y, z
-
-
 def describe_argument(addresses: AddressSpace, value: Any) -> str:
     """What an argument is bound to, in text that is equal for equal bindings."""
     if isinstance(value, torch.Tensor):
@@ -269,12 +217,6 @@ def tensor_of(value: Any) -> Any:
     """The tensor that an argument is, or that a TensorDescriptor describes; None for anything else."""
     value = value.base if hasattr(value, "block_shape") else value
     return value if isinstance(value, torch.Tensor) else None
-
-
-def plain_constant(value: Any) -> Any:
-    """A constexpr as something that JSON can hold."""
-    value = getattr(value, "value", value)
-    return value if isinstance(value, bool | int | float | str | None) else str(getattr(value, "__name__", value))
 
 
 def warm_up() -> None:

@@ -25,14 +25,10 @@ from db.records import Hardware
 from evaluators.capture import job
 from evaluators.capture.failure import explain
 from evaluators.capture.fake_device import fake_device
-from evaluators.capture.job import (
-    TargetDriver,
-    bind_arguments,
-    build_on_fakes,
-    evaluate_grid,
-    run_first_configuration,
-)
+from evaluators.capture.job import build_on_fakes, run_first_configuration
+from evaluators.capture.launches import answering_nothing, bind_arguments, evaluate_grid
 from evaluators.capture.sectors import Sectors, StorageUse
+from evaluators.capture.target_driver import TargetDriver
 from evaluators.capture.tensors import AddressSpace
 from evaluators.capture.torch_ops import OpRecorder
 from evaluators.capture.tracer import (
@@ -133,6 +129,7 @@ class TraceRecorder:
             "_patch_reduce_scan": partial(_patch_language, tracer),
         }
         with ExitStack() as stack:
+            stack.enter_context(answering_nothing())
             for name, value in replaced.items():
                 stack.enter_context(patch.object(interpreter, name, value, create=True))
             stack.enter_context(patch.object(interpreter.FunctionRewriter, "ast_transformer", LoopRewriter()))

@@ -1,40 +1,25 @@
 """Host code that asks for a GPU goes on without one: its tensors say that they are on CUDA and lie on the CPU.
 
-Only for a process that runs one candidate under the interpreter. The answers decide how work is cut, not what it
-computes; latency is never taken here.
+Only for a process that runs one candidate under the interpreter. What is asked of the device is answered as in a
+capture, so that a program cannot tell which of the two it is in; latency is never taken here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from db.records import Hardware
+from evaluators.capture.fake_device import CUDA_0, cuda_answers
 from evaluators.gates.integrity import poison_
+from evaluators.hardware import load_hardware
 
-CUDA_0 = torch.device("cuda", 0)
-
-# as an H100 SXM answers, with fewer multiprocessors: a persistent grid should stay short under the interpreter
-PROPERTIES = SimpleNamespace(
-    name="interpreter",
-    major=9,
-    minor=0,
-    total_memory=80 * 1024**3,
-    multi_processor_count=16,
-    warp_size=32,
-    L2_cache_size=50 * 1024**2,
-    max_threads_per_multi_processor=2048,
-    max_threads_per_block=1024,
-    regs_per_multiprocessor=65536,
-    shared_memory_per_block=49152,
-    shared_memory_per_block_optin=232448,
-    shared_memory_per_multiprocessor=233472,
-)
+ANY_GPU = "h100"
 
 
 class _OnCpu(TorchFunctionMode):  # type: ignore[misc]
@@ -70,55 +55,12 @@ def _to_cpu(value: Any) -> Any:
     return torch.device("cpu") if is_cuda_text or is_cuda_device else value
 
 
-class _Ignored:
-    """A device guard, a stream or an event: whatever is done with it changes nothing."""
-
-    def __init__(self, *_arguments: Any, **_options: Any) -> None:
-        self.cuda_stream = 0
-        self.device = CUDA_0
-
-    def __enter__(self) -> _Ignored:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-    def __getattr__(self, name: str) -> Any:
-        return _always(None)
-
-
-def _always(answer: Any) -> Callable[..., Any]:
-    return lambda *_arguments, **_options: answer
-
-
-def _cuda_answers() -> dict[str, Any]:
-    """Functions of torch.cuda that host code asks, by name."""
-    memory = PROPERTIES.total_memory
-    answers = {
-        "is_available": True,
-        "is_initialized": True,
-        "is_bf16_supported": True,
-        "device_count": 1,
-        "current_device": 0,
-        "get_device_properties": PROPERTIES,
-        "get_device_capability": (PROPERTIES.major, PROPERTIES.minor),
-        "get_device_name": PROPERTIES.name,
-        "mem_get_info": (memory, memory),
-    }
-    ignored = ("init", "_lazy_init", "set_device", "synchronize", "empty_cache", "manual_seed", "manual_seed_all")
-    guards = ("current_stream", "default_stream", "device", "device_of", "stream", "Stream", "Event")
-    return {
-        **{name: _always(answer) for name, answer in answers.items()},
-        **{name: _always(None) for name in ignored},
-        **{name: type(name, (_Ignored,), {}) for name in guards},
-    }
-
-
 @contextmanager
-def pretended_gpu() -> Iterator[None]:
-    """Inside, torch seems to have one GPU. Everything is as before afterwards."""
+def pretended_gpu(hardware: Hardware | None = None) -> Iterator[None]:
+    """Inside, torch seems to have one GPU, as it does to a capture: the target, or an H100 where none is meant.
+    Everything is as before afterwards."""
     with ExitStack() as stack:
-        for name, answer in _cuda_answers().items():
+        for name, answer in cuda_answers(hardware or load_hardware(ANY_GPU)).items():
             stack.enter_context(patch.object(torch.cuda, name, answer, create=True))
         stack.enter_context(_OnCpu())
         yield

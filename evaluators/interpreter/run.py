@@ -10,7 +10,9 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from db.records import TensorSpec
+from db.records import Hardware, TensorSpec
+from evaluators.hardware import load_hardware
+from evaluators.interpreter.device import ANY_GPU
 from evaluators.sandbox.client import Child, ChildEnded, Exit, Zygote
 from evaluators.sandbox.tensors import allocate, open_shared, poison, share
 from evaluators.zygotes import INTERPRET_PRELOAD
@@ -23,7 +25,7 @@ FailureKind = Literal["error", "crash", "timeout", "mismatch"]
 
 class Failure(NamedTuple):
     """Why there are no outputs. `error`: the candidate raised; `crash`: its process ended itself or was killed for a
-    limit; `mismatch`: outputs of another number, type, shape or dtype."""
+    limit; `mismatch`: outputs of another number, type, shape, dtype or layout."""
 
     kind: FailureKind
     reason: str
@@ -31,21 +33,26 @@ class Failure(NamedTuple):
 
 class InterpretResult(NamedTuple):
     """Exactly one of `outputs`, `failure` and `unsupported` is set. `changed_inputs` are the positions of the inputs
-    that the candidate wrote to (bitwise, by the judge's own copies), `torch_ops` the names of operations of torch that
-    its host code called and that move bytes."""
+    that the candidate wrote to (bitwise, by the judge's own copies), `changed_weights` the names of weights (by copies
+    in the child), `torch_ops` the names of operations of torch that its host code called and that move bytes,
+    `launches` what it launched, construction included (`Launched._asdict()`)."""
 
     outputs: list[Tensor] | None = None
     failure: Failure | None = None
     unsupported: str | None = None
     changed_inputs: tuple[int, ...] = ()
+    changed_weights: tuple[str, ...] = ()
     torch_ops: tuple[str, ...] = ()
+    launches: tuple[dict[str, Any], ...] = ()
 
 
 class InputSet(NamedTuple):
-    """CPU tensors and plain values for one call, and what it must answer. Never written to."""
+    """CPU tensors and plain values for one call, and what it must answer. Never written to. `borrowed` are positions of
+    outputs that may lie in the memory of inputs or weights, as the reference's do."""
 
     inputs: Sequence[Any]
     output_specs: Sequence[TensorSpec]
+    borrowed: Sequence[int] = ()
 
 
 def interpret(
@@ -80,12 +87,13 @@ def interpret_sets(
     weights: Mapping[str, Tensor],
     sets: Sequence[InputSet],
     deadline_s: float,
+    hardware: Hardware | None = None,
 ) -> list[InterpretResult]:
     """Build a candidate once under the interpreter and run it on one set after another, in one child of a zygote that
     interprets (best with `PRELOAD`). Ends at the first set without outputs: the results are as many as were tried.
 
     Outputs start as NaN (integers: 0xA5 in every byte), so that a candidate that lies about having written them shows.
-    `deadline_s` is for all sets together.
+    `deadline_s` is for all sets together. Host code that asks for a GPU sees `hardware`.
 
     Raises:
         SandboxError: the zygote has ended.
@@ -95,6 +103,7 @@ def interpret_sets(
             "source": source,
             "entry_point": entry_point,
             "init_args": list(init_args),
+            "hardware": (hardware or load_hardware(ANY_GPU)).model_dump(mode="json"),
             "weights": {name: memory.share(tensor) for name, tensor in weights.items()},
             "sets": [memory.share_set(wanted) for wanted in sets],
         }
@@ -122,7 +131,12 @@ def _conversation(child: Child, n_sets: int) -> tuple[list[dict[str, Any]], Exit
 def _result(message: dict[str, Any], exit: Exit, outputs: list[Tensor]) -> InterpretResult:
     """What a message, or the end that came instead, says of its set."""
     if "outputs" in message:
-        return InterpretResult(outputs=outputs, torch_ops=tuple(map(str, message.get("torch_ops", ()))))
+        return InterpretResult(
+            outputs=outputs,
+            changed_weights=tuple(map(str, message.get("changed_weights", ()))),
+            torch_ops=tuple(map(str, message.get("torch_ops", ()))),
+            launches=tuple(map(dict, message.get("launches", ()))),
+        )
     if "mismatch" in message:
         return InterpretResult(failure=Failure("mismatch", str(message["mismatch"])))
     if "unsupported" in message:
@@ -156,6 +170,7 @@ class _SharedMemory:
         return {
             "inputs": [self._share_input(x) if isinstance(x, Tensor) else {"value": x} for x in wanted.inputs],
             "outputs": [self._share_output(spec) for spec in wanted.output_specs],
+            "borrowed": list(wanted.borrowed),
         }
 
     def outputs(self, i: int) -> list[Tensor]:

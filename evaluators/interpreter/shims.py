@@ -17,8 +17,11 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter
 
+from db.records import Hardware
+from evaluators.capture.target_driver import TargetDriver
+from evaluators.hardware import load_hardware
 from evaluators.interpreter import bfloat16, libdevice
-from evaluators.interpreter.device import CUDA_0, PROPERTIES
+from evaluators.interpreter.device import ANY_GPU
 
 _LIBDEVICE_MODULES = ("triton.language.extra.libdevice", "triton.language.extra.cuda.libdevice")
 _applied: list[bool] = []
@@ -36,6 +39,7 @@ def apply() -> None:
     running_sums()
     bfloat16.install()
     autotuned_kernels()
+    addresses_are_no_numbers()
     no_borrowed_names()
 
 
@@ -131,43 +135,22 @@ def running_sums() -> None:
 def autotuned_kernels() -> None:
     """`@triton.autotune` with several configurations asks the driver for a stopwatch; without a GPU there is no driver.
     Every configuration is run once and called equally fast, so the first one wins."""
-    triton.runtime.driver.set_active(StubDriver())
+    drive(load_hardware(ANY_GPU))
 
 
-class StubDriver:
-    """The parts of a GPU driver that host code asks for before a launch."""
+def drive(hardware: Hardware) -> None:
+    """From here on Triton's driver answers for this GPU."""
+    triton.runtime.driver.set_active(TargetDriver(hardware))
 
-    @property
-    def utils(self) -> StubDriver:
-        return self
 
-    def get_device_properties(self, _device: int = 0) -> dict[str, int]:
-        return {
-            "max_shared_mem": PROPERTIES.shared_memory_per_block_optin,
-            "max_num_regs": PROPERTIES.regs_per_multiprocessor,
-            "multiprocessor_count": PROPERTIES.multi_processor_count,
-            "warpSize": PROPERTIES.warp_size,
-            "sm_clock_rate": 1_980_000,
-        }
+def addresses_are_no_numbers() -> None:
+    """A pointer cast to an integer: its value tells an interpreted kernel from a traced or a real one, and no kernel
+    needs it for what it computes."""
 
-    def get_benchmarker(self) -> Callable[..., list[float]]:
-        def benchmark(call: Callable[[], Any], **_options: Any) -> list[float]:
-            call()
-            return [1.0, 1.0, 1.0]
+    def refuse(*_arguments: Any) -> Any:
+        raise NotImplementedError("a kernel reads an address as a number")
 
-        return benchmark
-
-    def get_current_device(self) -> int:
-        return 0
-
-    def get_current_stream(self, _device: int = 0) -> int:
-        return 0
-
-    def get_active_torch_device(self) -> Any:
-        return CUDA_0
-
-    def get_current_target(self) -> Any:
-        return triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    interpreter.InterpreterBuilder.create_ptr_to_int = refuse
 
 
 def no_borrowed_names() -> None:

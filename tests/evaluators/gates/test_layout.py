@@ -21,6 +21,7 @@ def of(*outputs: torch.Tensor) -> list[Any]:
     [
         (torch.empty(3, 4), torch.empty(3, 4)),
         (torch.empty(4, 3).t(), torch.empty(4, 3).t()),
+        (torch.empty(3, 4), torch.empty(4, 3).t()),  # row-major is always right
         (torch.empty(1, 5).t(), torch.empty(5, 1)),  # a dimension of size one is never walked
         (torch.empty(2, 3).t()[:, :1], torch.empty(3, 1)),
         (torch.empty(0, 4).t(), torch.empty(4, 0)),
@@ -39,7 +40,11 @@ def test_what_fits(found: torch.Tensor, expected: torch.Tensor) -> None:
     ("found", "expected", "reason"),
     [
         (torch.empty(4, 3).t(), torch.empty(3, 4), r"output 0: strides (1, 3) instead of (4, 1)"),
-        (torch.empty(3, 4), torch.empty(4, 3).t(), r"output 0: strides (4, 1) instead of (1, 3)"),
+        (
+            torch.empty(2, 4, 3).mT,
+            torch.empty(3, 2, 4).transpose(0, 1),
+            r"output 0: strides (12, 1, 3) instead of (4, 8, 1)",
+        ),
         (torch.empty(1).expand(3), torch.empty(3), r"output 0: strides (0,) instead of (1,)"),
         (torch.empty(3, 8)[:, :4], torch.empty(3, 4), r"output 0: strides (8, 1) instead of (4, 1)"),
         (torch.empty(3), torch.empty(4), r"output 0: shape (3,) instead of (4,)"),

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from db.records import TensorSpec
+from evaluators.hardware import load_hardware
 from evaluators.interpreter.run import InputSet, InterpretResult, interpret, interpret_sets
 from evaluators.sandbox import Zygote
 
@@ -81,6 +82,8 @@ def test_the_callers_inputs_are_not_touched_and_changes_are_seen(zygote: Zygote)
         ("torch.nn.Parameter(x)", "output 0: a Parameter instead of a torch.Tensor"),
         ("3", "output 0: a int instead of a torch.Tensor"),
         ("None", "output 0: a NoneType instead of a torch.Tensor"),
+        ("torch.ones(4)[::2]", "output 0: strides (2,) instead of (1,)"),
+        ("x", "output 0: it lies in the memory of an input or a weight, the reference's has memory of its own"),
     ],
 )
 def test_outputs_must_be_exactly_what_was_announced(zygote: Zygote, answer: str, reason: str) -> None:
@@ -201,6 +204,90 @@ def test_sets_run_one_after_another_in_one_child_until_one_fails(zygote: Zygote)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "int32", "int64", "uint8", "bool"])
 def test_every_dtype_goes_in_and_out(zygote: Zygote, dtype: str) -> None:
     x = torch.tensor([[0, 1, 1], [1, 0, 1]], dtype=getattr(torch, dtype))
-    result = run(zygote, "def kernel_function(x):\n    return x.t()", [x], [spec(3, 2, dtype=dtype)])
+    result = run(zygote, "def kernel_function(x):\n    return x.t().contiguous()", [x], [spec(3, 2, dtype=dtype)])
     assert result.outputs is not None
     assert torch.equal(result.outputs[0], x.t())
+
+
+DETECTING = """
+@triton.jit
+def kernel(x, y, n, scale, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + offsets, tl.load(x + offsets, mask=offsets < n) * scale, mask=offsets < n)
+
+def kernel_function(x):
+    y = torch.empty_like(x)
+    answer = kernel[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]),)](x, y, x.numel(), 2.0, BLOCK=4)
+    assert answer is None
+    name = torch.cuda.get_device_name(x.device)
+    n_sms = triton.runtime.driver.active.utils.get_device_properties(0)["multiprocessor_count"]
+    assert (name, n_sms) == ("NVIDIA H200", torch.cuda.get_device_properties(0).multi_processor_count)
+    return y
+"""
+
+
+def test_a_program_sees_the_target_and_its_launches_are_told(zygote: Zygote) -> None:
+    hardware = load_hardware("h200").model_copy(update={"name": "NVIDIA H200"})
+    source, asked = HEAD + DETECTING, [InputSet([torch.ones(6)], [spec(6)])]
+    [result] = interpret_sets(
+        zygote,
+        source=source,
+        entry_point="kernel_function",
+        init_args=[],
+        weights={},
+        sets=asked,
+        deadline_s=30,
+        hardware=hardware,
+    )
+    assert result.failure is None and result.outputs is not None
+    assert result.outputs[0].tolist() == [2.0] * 6
+    [launch] = result.launches
+    assert (launch["kernel"], launch["grid"], launch["constexprs"]) == ("kernel", [2, 1, 1], {"BLOCK": 4})
+    assert launch["arguments"] == ["float32(6,)(1,)", "float32(6,)(1,)", "int 6", "float 2.0"]
+
+
+WRITING = """
+@triton.jit
+def scale(w, n, BLOCK: tl.constexpr):
+    offsets = tl.arange(0, BLOCK)
+    tl.store(w + offsets, tl.load(w + offsets, mask=offsets < n) * 2.0, mask=offsets < n)
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(3))
+        self.register_buffer("mean", torch.ones(3))
+        self.register_buffer("scratch", torch.ones(3))
+
+    def forward(self, x):
+        scale[(1,)](self.NAME, 3, BLOCK=4)
+        return x + 0.0
+"""
+
+
+@pytest.mark.parametrize(("name", "changed"), [("weight", ("weight",)), ("mean", ("mean",)), ("scratch", ())])
+def test_written_weights_are_seen(zygote: Zygote, name: str, changed: tuple[str, ...]) -> None:
+    weights = {"weight": torch.full((3,), 0.5), "mean": torch.full((3,), 0.25)}
+    source = WRITING.replace("NAME", name)
+    result = run(zygote, source, [torch.ones(2)], [spec(2)], entry_point="ModelNew", weights=weights)
+    assert result.failure is None and result.outputs is not None
+    assert result.changed_weights == changed
+
+
+def test_an_output_may_borrow_where_the_reference_does(zygote: Zygote) -> None:
+    [result] = interpret_sets(
+        zygote,
+        source=HEAD + "def kernel_function(x):\n    return x",
+        entry_point="kernel_function",
+        init_args=[],
+        weights={},
+        sets=[InputSet([torch.ones(2)], [spec(2)], borrowed=(0,))],
+        deadline_s=30,
+    )
+    assert result.outputs is not None and result.outputs[0].tolist() == [1.0, 1.0]
+
+
+def test_an_address_is_no_number(zygote: Zygote) -> None:
+    source = KERNEL.replace("IMPORT", "").replace("EXPRESSION", "value + (x.to(tl.int64) % 2)")
+    result = run(zygote, source, [torch.ones(2)], [spec(2)])
+    assert result.unsupported is not None and "reads an address as a number" in result.unsupported
