@@ -18,7 +18,7 @@ from evaluators.gates.model_gate import ReferenceError64, reference_error
 from evaluators.problems.bounds import root_mean_square, too_wide
 from evaluators.problems.hidden import hidden_workloads, is_hidden
 from evaluators.problems.reference import Reference
-from evaluators.problems.variants import ADVERSARIAL, Variant, nudged
+from evaluators.problems.variants import ADVERSARIAL, Variant, nudged, with_others
 from evaluators.tolerances import tolerance_for
 
 CORRECTNESS_SEEDS = (0, 42, 1337)
@@ -26,6 +26,7 @@ MODEL_SEEDS = (0, 42, 123)  # these are also compared with float64, and so is th
 SEED_STRIDE = 16  # between the secret seeds of two workloads
 RESPONSES = 4.0  # an answer may be off by so many times what the last bit of its inputs changes
 MAX_RESPONSE = 0.1  # of the largest answer; where the last bit of an input changes more, nobody can be held to it
+CHANCE = 0.01  # of an answer's NaN: elements that hang on nothing because another factor happens to be zero
 OWN_SHARE = 0.5  # of the bound, that the reference's own error may take
 
 
@@ -228,9 +229,8 @@ class ReferenceSets:
     def _is_fair(self, wanted: InputSet, drawn: Drawn) -> bool:
         if not drawn.expected or (wanted.workload.layout == "unaligned" and self._device == "cpu"):
             return False  # the interpreter knows no alignment
-        if wanted.variant == "one_nan":  # a NaN has no whole number, and no neighbours to compare
-            takes_nan = all(e.is_floating_point() and not e.isinf().any() for e in drawn.expected)
-            return takes_nan and any(bool(v.isnan().any()) for v in drawn.inputs if _is_floating(v))
+        if wanted.variant == "one_nan":
+            return self._is_fair_nan(wanted, drawn)
         if not all(_is_finite(e) for e in drawn.expected):
             return False
         if wanted.variant in ("flipped", "scaled"):
@@ -238,6 +238,24 @@ class ReferenceSets:
         if wanted.variant in ADVERSARIAL and not self._changes(wanted, drawn):
             return False
         return self._is_conditioned(wanted, drawn)
+
+    def _is_fair_nan(self, wanted: InputSet, drawn: Drawn) -> bool:
+        """Whether the reference answers a NaN with floats that are NaN only where they hang on that element. A NaN
+        times a zero is one too, and a program need not take the product to be right."""
+        if not all(e.is_floating_point() and not e.isinf().any() for e in drawn.expected):
+            return False  # no whole number is a NaN
+        plain = self.references[wanted.workload.name].draw_inputs(wanted.seed, self._device)
+        answers = [self._most_exact(wanted, inputs) for inputs in with_others(drawn.inputs, plain)]
+        if any(not _are_alike(drawn.expected, answer) for answer in answers):
+            return False
+        hanging = [torch.stack([p != m for m in moved]).any(dim=0) for p, *moved in zip(*answers, strict=True)]
+        has_nan = any(bool(v.isnan().any()) for v in drawn.inputs if _is_floating(v))
+        pairs = [(e.isnan(), hangs) for e, hangs in zip(drawn.expected, hanging, strict=True)]
+        return has_nan and all(int((nan & ~hangs).sum()) <= CHANCE * int(nan.sum()) for nan, hangs in pairs)
+
+    def _most_exact(self, wanted: InputSet, inputs: Sequence[Any]) -> list[Tensor]:
+        exact = self._in_float64(wanted, inputs)
+        return self.references[wanted.workload.name].expected(inputs) if exact is None else exact
 
     def _changes(self, wanted: InputSet, drawn: Drawn) -> bool:
         """Whether the variant is not what `get_inputs` draws anyway."""
@@ -250,11 +268,13 @@ class ReferenceSets:
         exact = self._in_float64(wanted, drawn.inputs)
         if exact is None:
             return wanted.variant == "plain"
+        if not _are_alike(drawn.expected, exact):
+            return False
         for value, expected, bound, response in zip(
             exact, drawn.expected, drawn.tolerances, self._responses(wanted, drawn.inputs, exact), strict=True
         ):
             own = Tolerance(rtol=OWN_SHARE * bound.rtol, atol=OWN_SHARE * bound.atol)
-            if not _is_finite(value) or response > MAX_RESPONSE * float(value.abs().max().item()):
+            if not _is_finite(value) or (response > 0 and response > MAX_RESPONSE * float(value.abs().max().item())):
                 return False
             if compare(expected.to(value.dtype), value, own if expected.is_floating_point() else bound) is not None:
                 return False
@@ -290,7 +310,9 @@ class ReferenceSets:
         if wanted.variant == "scaled":
             return bounds
         exact = self._in_float64(wanted, drawn.inputs)
-        responses = [0.0] * len(bounds) if exact is None else self._responses(wanted, drawn.inputs, exact)
+        if exact is None or not _are_alike(drawn.expected, exact):
+            return bounds
+        responses = self._responses(wanted, drawn.inputs, exact)
         return [
             Tolerance(rtol=t.rtol, atol=t.atol + RESPONSES * response) if math.isfinite(response) else t
             for t, response in zip(bounds, responses, strict=True)
@@ -329,8 +351,8 @@ class ReferenceSets:
         """How far the last bit of float32 in every input moves each output, at most, in float64; whole numbers by 0.
         Infinite where an output is not finite."""
         moved = self._in_float64(wanted, nudged(inputs, wanted.seed))
-        if moved is None:
-            return [0.0] * len(exact)
+        if moved is None or not _are_alike(exact, moved):
+            return [math.inf] * len(exact)
         pairs = zip(moved, exact, strict=True)
         return [_farthest(m, x) if x.is_floating_point() and x.numel() else 0.0 for m, x in pairs]
 
@@ -359,6 +381,11 @@ def _grown(tolerance: Tolerance, expected: Tensor, drawn_plainly: Tensor) -> Tol
 
 def _is_floating(value: Any) -> bool:
     return isinstance(value, Tensor) and value.is_floating_point()
+
+
+def _are_alike(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether two answers have the same shapes: those of some references follow the values of their inputs."""
+    return [one.shape for one in some] == [other.shape for other in others]
 
 
 def _farthest(one: Tensor, other: Tensor) -> float:

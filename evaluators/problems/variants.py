@@ -7,7 +7,7 @@ well: then nothing says that its values are probabilities, variances or lengths.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -20,6 +20,7 @@ ADVERSARIAL: tuple[Adversarial, ...] = ("large", "tiny", "constant_rows", "negat
 SCALE = 8.0  # of "scaled"; a power of two changes no float but for its exponent
 LARGE = 2.0**10
 TINY = 2.0**-10
+FAR = 8.0  # root mean squares
 OFFSET = 128.0  # root mean squares that "constant_rows" moves away from zero: the spread is hardly seen beside it
 
 
@@ -44,6 +45,18 @@ def varied(inputs: Sequence[Any], variant: Variant, seed: int, *, is_any_free: b
     if variant == "one_nan":
         return _with_nan(inputs, free, random.Random(seed))
     return [_changed(value, variant) if i in free else value for i, value in enumerate(inputs)]
+
+
+def with_others(inputs: Sequence[Any], plain: Sequence[Any]) -> Iterator[list[Any]]:
+    """The plain inputs, and twice the inputs with other numbers in the place of NaN: far above zero, far below."""
+    yield list(plain)
+    for far in (FAR, -FAR):
+        yield [_replaced(value, far) if _is_floating(value) else value for value in inputs]
+
+
+def _replaced(value: Tensor, far: float) -> Tensor:
+    known = value.float().nan_to_num(0.0)
+    return value.nan_to_num(float(far * known.square().mean().sqrt().item()))
 
 
 def nudged(inputs: Sequence[Any], seed: int) -> list[Any]:

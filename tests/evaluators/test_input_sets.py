@@ -141,6 +141,7 @@ def test_adversarial_values_are_used_where_the_reference_answers() -> None:
     assert set(adversarial("torch.softmax(x, 1)")) == set(ADVERSARIAL)
     # exp overflows far from zero
     assert set(adversarial("torch.exp(x)")) == {"tiny", "negative", "one_nan"}
+    assert set(adversarial("(x > 0, x[:0].int())")) == {"large", "tiny", "constant_rows", "negative"}
     assert set(adversarial("(x * 3).to(torch.int32)")) == {"large", "tiny", "constant_rows", "negative"}
 
 
@@ -162,6 +163,11 @@ def test_a_bound_leaves_room_for_the_last_bits_of_the_inputs() -> None:
 def test_one_nan_is_one() -> None:
     drawn = adversarial("x.cumsum(1)")["one_nan"]
     assert int(drawn.inputs[0].isnan().sum()) == 1 and 0 < int(drawn.expected[0].isnan().sum()) < 300
+
+
+def test_a_nan_that_only_meets_zeros_is_not_asked() -> None:
+    assert "one_nan" not in adversarial("x @ torch.diag(torch.ones(300, dtype=x.dtype))")
+    assert "one_nan" in adversarial("torch.softmax(x, 1).relu()")
 
 
 def test_hidden_workloads_have_secret_sets_of_their_own() -> None:
