@@ -26,10 +26,11 @@ _ORDERING = frozenset({"__lt__", "__eq__"})
 
 
 class _Part(ast.Subscript):
-    """One of what an expression consists of, which a loop or an unpacking takes."""
+    """One of what an expression consists of, which a loop or an unpacking takes, while `of` is Python's."""
 
-    def __init__(self, whole: ast.expr) -> None:
+    def __init__(self, whole: ast.expr, of: str = "") -> None:
         super().__init__(value=whole, slice=ast.Constant(0), ctx=ast.Load())
+        self.of = of
 
 
 class Scope:
@@ -131,6 +132,8 @@ class Scope:
                 return self.is_number(body) and self.is_number(orelse)
             case ast.NamedExpr(value=value):
                 return self.is_number(value)
+            case _Part(of=str(name)) if name and not self._is_builtin(name):
+                return False
             case ast.Subscript(value=value, slice=index):
                 return not isinstance(index, ast.Slice | ast.Tuple) and self._has_numbers(value)
             case ast.Attribute(attr=name):
@@ -237,7 +240,7 @@ class Scope:
             self._unpack(target, _Part(over))
         elif isinstance(target, ast.Tuple) and len(target.elts) == 2:
             self._unpack(target.elts[0], _Part(over))
-            self._unpack(target.elts[1], None)
+            self._unpack(target.elts[1], _Part(over.args[0], "enumerate") if over.args else None)  # type: ignore[attr-defined]
         else:
             self._unpack(target, None)
 

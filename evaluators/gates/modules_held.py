@@ -8,6 +8,7 @@ anywhere. Safe rather than exact.
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Mapping
 
 from evaluators.gates.own_names import OwnNames, first_parameter
@@ -28,7 +29,9 @@ class ModulesHeld:
     def __init__(self, tree: ast.Module, aliases: Mapping[str, str], own: OwnNames) -> None:
         self._aliases = aliases
         self._models = {s.name for s in tree.body if isinstance(s, ast.ClassDef) and own.is_model(s)}
-        self._functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and not is_kernel(n, aliases)]
+        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda))
+        self._functions = [n for n in functions if not is_kernel(n, aliases)]
+        self._known = {getattr(f, "name", "") for f in self._functions} | self._models | {*aliases, *dir(builtins)}
         self._names = {first_parameter(m) for m in _methods_of(tree, self._models)} - {""}
         self._nodes = [n for n in ast.walk(tree) if isinstance(n, ast.expr | ast.stmt | ast.comprehension)]
         for _ in range(_MOST_ROUNDS):
@@ -92,7 +95,7 @@ class ModulesHeld:
                     self._pass_on(node)
         for function in self._functions:
             returned = (n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value is not None)
-            if any(map(self.may_hold, returned)):
+            if isinstance(function, ast.FunctionDef) and any(map(self.may_hold, returned)):
                 self._names.add(f"{function.name}()")
 
     def _bind(self, targets: list[ast.expr]) -> None:
@@ -110,11 +113,18 @@ class ModulesHeld:
             return
         called = self._called(call.func)
         for function in self._functions:
-            if function.name in called:
-                is_method = called[function.name] and "staticmethod" not in map(dotted_name, function.decorator_list)
+            name = getattr(function, "name", "")
+            if function is call.func or self._is_anybody(call.func) or name in called:
+                is_method = called.get(name, False) and "staticmethod" not in _decorators_of(function)
                 parameters = [a.arg for a in (*function.args.posonlyargs, *function.args.args)][int(is_method) :]
                 self._names |= {parameters[i] for i in places if i < len(parameters)}
                 self._names |= keywords & {*parameters, *(a.arg for a in function.args.kwonlyargs)}
+
+    def _is_anybody(self, function: ast.expr) -> bool:
+        """Whether a call may run any function: by a name that is no function's, or by none."""
+        if isinstance(function, ast.Name):
+            return function.id not in self._known and not self.may_hold(function)
+        return not isinstance(function, ast.Attribute | ast.Lambda) and not self.may_hold(function)
 
     def _called(self, function: ast.expr) -> dict[str, bool]:
         """Names of the functions that a call may run, and whether Python gives them an object first."""
@@ -126,10 +136,13 @@ class ModulesHeld:
         return names
 
 
+def _decorators_of(function: ast.FunctionDef | ast.Lambda) -> list[str | None]:
+    return [dotted_name(d) for d in getattr(function, "decorator_list", ())]
+
+
 def _methods_of(tree: ast.Module, models: set[str]) -> Iterator[ast.FunctionDef]:
     for statement in tree.body:
         if isinstance(statement, ast.ClassDef) and statement.name in models:
             for method in statement.body:
-                names = [dotted_name(d) for d in getattr(method, "decorator_list", [])]
-                if isinstance(method, ast.FunctionDef) and "staticmethod" not in names:
+                if isinstance(method, ast.FunctionDef) and "staticmethod" not in _decorators_of(method):
                     yield method

@@ -49,7 +49,7 @@ def test_what_only_a_gpu_can_tell_is_little() -> None:
 # would not show it.
 READING = (
     *("alias", "autotune", "cached", "decorator", "elsewhere", "fallback"),
-    *("harness", "iterator", "patched", "strings", "unicode"),
+    *("harness", "iterator", "overlap", "patched", "strings", "unicode"),
 )
 
 

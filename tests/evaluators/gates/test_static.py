@@ -11,11 +11,17 @@ from evaluators.problems import suite_names, suite_problem
 from tests.support.programs import HEAD, MATMUL, SOFTMAX, TWO_WALKS, edited
 
 FORWARD = "        y = torch.empty_like(x)\n"  # line 20 of SOFTMAX: what is put before it stands on that line
+KERNEL_HEAD = "def softmax_kernel(x, y, n, BLOCK: tl.constexpr):\n"
 LAUNCH = "        softmax_kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK=4096, num_warps=8)\n"
 
 
 def at_line_20(line: str) -> str:
     return edited(SOFTMAX, (FORWARD, f"        {line}\n{FORWARD}"))
+
+
+def at_kernel_line(line: str) -> str:
+    """Put first in the kernel."""
+    return edited(SOFTMAX, (KERNEL_HEAD, f"{KERNEL_HEAD}    {line}\n"))
 
 
 def with_import(line: str) -> str:
@@ -41,6 +47,13 @@ ACCEPTED = {
     "a local table": at_line_20("sizes = {}; sizes['n'] = x.shape[0]; sizes.update(m=1)"),
     "a reference nobody calls": SOFTMAX + "\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, 1)\n\n\ndef get_inputs():\n    return [torch.randn(8, 8)]\n",
     "heuristics": edited(SOFTMAX, ("@triton.jit\n", "@triton.heuristics({'EVEN': lambda a: a['n'] % a['BLOCK'] == 0})\n@triton.jit\n"), ("BLOCK: tl.constexpr)", "BLOCK: tl.constexpr, EVEN: tl.constexpr)")),
+    "a thread asked by assembly": at_kernel_line('lane = tl.inline_asm_elementwise("mov.u32 $0, %laneid;", "=r", [], dtype=tl.int32, is_pure=True, pack=1)'),
+    "assembly with registers of its own": at_kernel_line('one = tl.inline_asm_elementwise("{ .reg .b32 %t, %u; mov.b32 %t, 1; mov.b32 $0, %t; }", "=r", [], dtype=tl.int32, is_pure=True, pack=1)'),
+    "assembly under a name": edited(at_kernel_line('lane = tl.inline_asm_elementwise(LANE, "=r", [], dtype=tl.int32, is_pure=True, pack=1)'), ("@triton.jit\n", 'LANE: tl.constexpr = tl.constexpr("mov.u32 $0, %laneid;")\n\n\n@triton.jit\n')),
+    "launches that wait for the one before": edited(at_kernel_line("tl.extra.cuda.gdc_wait()\n    tl.extra.cuda.gdc_launch_dependents()"), ("num_warps=8)", "num_warps=8, launch_pdl=True)")),
+    "a constructor of old": edited(SOFTMAX, ("    def forward", "    def __init__(self):\n        nn.Module.__init__(self)\n        self.norm = nn.LayerNorm(64)\n        self.norm.weight.data = torch.ones(64)\n        self.half()\n\n    def forward")),
+    "parts gone through": edited(SOFTMAX, ("    def forward", "    def __init__(self):\n        super().__init__()\n        self.norms = nn.ModuleList([nn.LayerNorm(64) for _ in range(3)])\n\n    def forward"), ("        return y", "        for norm in self.norms:\n            weight = norm.weight.float().to(x.dtype)\n        return y.half()")),
+    "an unused kernel with configurations": edited(SOFTMAX, ("class ModelNew", "@triton.autotune([triton.Config({'B': 64})], key=['n'])\n@triton.jit\ndef unused_kernel(x_ptr, n, B: tl.constexpr):\n    pass\n\n\nclass ModelNew")),
     "another name for a module": edited(SOFTMAX, ("import torch\n", "import torch as th\nimport torch\n"), ("torch.empty_like", "th.empty_like")),
 }  # fmt: skip
 
@@ -86,6 +99,48 @@ REFUSED = {
     "compute in a helper": (edited(SOFTMAX, ("class ModelNew", "def helper(x):\n    return torch.exp(x)\n\n\nclass ModelNew"), ("return y", "return helper(y)")), "line 19: torch.exp"),
     "the reference called": (SOFTMAX.replace("return y", "return Model()(x)") + "\n\nclass Model(nn.Module):\n    def forward(self, x):\n        return torch.softmax(x, 1)\n", "torch.softmax"),
     "a stream": (at_line_20("s = torch.cuda.Stream()"), "line 20: torch.cuda.Stream"),
+    "what an unused class does at import": (edited(SOFTMAX, ("class ModelNew", "class Unused:\n    import os\n\n\nclass ModelNew")), "line 19: import of os"),
+    "what an unused class calls at import": (edited(SOFTMAX, ("class ModelNew", "class Unused:\n    def run():\n        import os\n\n    run()\n\n\nclass ModelNew")), "line 20: import of os"),
+    "what a decorator calls at import": (edited(SOFTMAX, ("class ModelNew", "def run(f):\n    return f()\n\n\n@run\ndef unused():\n    import os\n\n\nclass ModelNew")), "line 24: import of os"),
+    "what an enumeration calls at import": (edited(with_import("import enum"), ("class ModelNew", "class Unused(enum.Enum):\n    def _generate_next_value_(name, start, count, last):\n        import os\n\n    A = enum.auto()\n\n\nclass ModelNew")), "line 21: import of os"),
+    "an unused default": (edited(SOFTMAX, ("class ModelNew", "def unused(x=eval('1')):\n    pass\n\n\nclass ModelNew")), "line 18: eval"),
+    "an unused annotation": (edited(SOFTMAX, ("class ModelNew", "def unused() -> eval('1'):\n    pass\n\n\nclass ModelNew")), "line 18: the annotation"),
+    "two meanings of a name": (SOFTMAX + "\n\ndef never():\n    import math as torch\n", "torch is imported twice"),
+    "a class in the place of a module": (edited(SOFTMAX, ("class ModelNew", "if True:\n    class torch:\n        pass\n\n\nclass ModelNew")), "line 19: torch is imported, and bound again"),
+    "two entry points": (SOFTMAX + "\n\nclass Other(nn.Module):\n    pass\n\n\nModelNew = Other\n", "ModelNew is bound more than once"),
+    "a second base": (edited(SOFTMAX, ("ModelNew(nn.Module)", "ModelNew(nn.Module, Other)")), "must derive from torch.nn.Module alone"),
+    "a module of its own called so": (edited(SOFTMAX, ("ModelNew(nn.Module)", "ModelNew(Module)")), "must derive from torch.nn.Module alone"),
+    "a tensor called cls": (at_line_20("cls = x; n = cls.data_ptr()"), "line 20: .data_ptr"),
+    "a backward called by cls": (edited(at_line_20("cls = Apply; y = cls.backward(None, x)"), ("class ModelNew", "class Apply(torch.autograd.Function):\n    @staticmethod\n    def backward(ctx, g):\n        return g\n\n\nclass ModelNew")), ".backward"),
+    "a kernel called cls": (at_line_20("cls = softmax_kernel; cls._unsafe_update_src('')"), "line 20: ._unsafe_update_src"),
+    "a weight's private parts": (edited(at_line_20("n = self.w._version"), ("    def forward", "    def __init__(self):\n        super().__init__()\n        self.w = nn.Parameter(torch.ones(1))\n\n    def forward")), "._version"),
+    "a self that is bound again": (edited(at_line_20("self = x; n = self._version"), ("    def forward", "    def __init__(self):\n        super().__init__()\n        self._version = 1\n\n    def forward")), "._version"),
+    "a constructor that patches": (edited(SOFTMAX, ("    def forward", "    def __init__(self):\n        super().__init__()\n        self.tensor = torch.Tensor\n        self.tensor.softmax = None\n\n    def forward")), "line 22: writes to self.tensor.softmax"),
+    "a constructor that patches self": (edited(SOFTMAX, ("    def forward", "    def __init__(self):\n        self = torch.Tensor\n        self.softmax = None\n\n    def forward")), "line 21: writes to self.softmax"),
+    "a constructor called on a class": (edited(SOFTMAX, ("    def forward", "    def __init__(self):\n        super().__init__()\n        Other.__init__(torch.Tensor)\n\n    def forward")), "line 21: .__init__"),
+    "a list doubled": (at_line_20("kept = self.kept; kept *= 2"), "line 20: may change kept in place"),
+    "a list extended by a shape": (at_line_20("kept = self.kept; kept += x.shape"), "line 20: may change kept in place"),
+    "a table merged": (at_line_20("kept = self.kept; kept |= make(x)"), "line 20: may change kept in place"),
+    "an element doubled": (at_line_20("kept = [self.kept]; kept[0] *= 2"), "line 20: may change kept[0] in place"),
+    "Python's list bound again": (edited(at_line_20("kept = list(self.kept); kept.append(1)"), ("class ModelNew", "def list(x):\n    return x\n\n\nclass ModelNew")), "kept.append()"),
+    "a flag of training": (at_line_20("self.train(not self.training)"), "line 20: self.train()"),
+    "a flag of gradients": (at_line_20("self.w.requires_grad_(not self.w.requires_grad)"), "line 20: self.w.requires_grad_()"),
+    "weights halved": (at_line_20("self.half()"), "line 20: self.half()"),
+    "weights turned": (at_line_20("self.w.t_()"), "line 20: self.w.t_()"),
+    "parts halved": (at_line_20("any(part.half() for part in self.children())"), "line 20: part.half()"),
+    "a function for all parts": (at_line_20("self.apply(print)"), "line 20: self.apply()"),
+    "overlapping launches": (edited(SOFTMAX, ("num_warps=8)", "num_warps=8, launch_pdl=True)")), "line 21: launch_pdl lets launches overlap"),
+    "overlap by a table": (edited(SOFTMAX, ("num_warps=8)", "num_warps=8, **{'launch_pdl': True})")), "line 21: launch_pdl is given as a text"),
+    "a wait that comes late": (edited(at_kernel_line("pass\n    tl.extra.cuda.gdc_wait()"), ("num_warps=8)", "num_warps=8, launch_pdl=True)")), "launch_pdl lets launches overlap"),
+    "the number of the launch": (at_kernel_line('n = tl.inline_asm_elementwise("mov.u64 $0, %gridid;", "=l", [], dtype=tl.int64, is_pure=False, pack=1)'), "the assembly reads %gridid"),
+    "a clock by LLVM's choices": (at_kernel_line('n = tl.inline_asm_elementwise("mov.u32 $0, $(%$)clock;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)'), "says more than what it computes"),
+    "a clock declared": (at_kernel_line('n = tl.inline_asm_elementwise(".reg .b32 %clock; mov.u32 $0, %clock;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)'), "the assembly reads %clock"),
+    "assembly that is computed": (at_kernel_line('n = tl.inline_asm_elementwise("mov" + ".u32 $0, 1;", "=r", [], dtype=tl.int32, is_pure=False, pack=1)'), "assembly has to be written out"),
+    "assembly by a parameter": (at_kernel_line('n = tl.inline_asm_elementwise(BLOCK, "=r", [], dtype=tl.int32, is_pure=False, pack=1)'), "assembly has to be written out"),
+    "assembly passed around": (at_kernel_line("f = tl.inline_asm_elementwise"), "inline_asm_elementwise is passed around"),
+    "assembly in host code": (at_line_20("f = tl.inline_asm_elementwise"), "line 20: .inline_asm_elementwise"),
+    "functions of any library": (at_kernel_line("n = tl.core.extern_elementwise('', '', [], {}, is_pure=False)"), ".extern_elementwise is not for kernels"),
+    "how far a stream is": (at_line_20("done = torch.cuda.current_stream().query()"), "line 20: .query()"),
     "a compiled reference": (at_line_20("f = torch.compile(self)"), "line 20: .compile"),
 }  # fmt: skip
 
