@@ -20,7 +20,7 @@ from evaluators.capture.fake_device import fake_device
 from evaluators.capture.first_reads import find_accesses
 from evaluators.capture.launches import answering_nothing, bind_arguments, evaluate_grid, launched
 from evaluators.capture.occupancy import occupancy_of
-from evaluators.capture.ptx import read_global_loads
+from evaluators.capture.ptx import begins_with_wait, read_global_loads
 from evaluators.capture.target_driver import TargetDriver
 from evaluators.capture.tensors import AddressSpace, fake_tensor, fake_values
 from evaluators.capture.torch_ops import OpRecorder
@@ -156,6 +156,8 @@ class LaunchRecorder:
             num_warps=metadata.num_warps,
             n_programs=launch_grid[0] * launch_grid[1] * launch_grid[2],
         )
+        if getattr(metadata, "launch_pdl", False) and not begins_with_wait(kernel.asm["ptx"]):
+            raise RuntimeError(f"launch_pdl lets launches of {function.fn.__name__} overlap: begin it with gdc_wait()")
         loads = read_global_loads(kernel.asm["ptx"])
         seen = launched(function, arguments, launch_grid)
         passed = {k: v for k, v in arguments.items() if k not in seen.constexprs}

@@ -1,4 +1,4 @@
-"""What the PTX of a kernel says about its loads: how wide they are and whether they are asynchronous."""
+"""What the PTX of a kernel says: how wide its loads are, whether they are asynchronous, and what it waits for."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ _VECTOR = re.compile(r"\.v(\d)\b")
 _ASYNC_WIDTH = re.compile(r"\bcp\.async\.c[ag]\.shared\.global[^;]*?\], *(?:0x)?(?P<bytes>[0-9a-f]+)\b")
 _TMA = "cp.async.bulk.tensor"
 TMA_BYTES = 16
+_WAIT = "griddepcontrol.wait"  # for the launch before, where launches may overlap
+_FIRST_USE = re.compile(r"\b(?:ld|st|atom|red)\.[\w.:]*global|\bcp\.|\bgriddepcontrol\.launch_dependents")
 
 
 class GlobalLoads(NamedTuple):
@@ -26,6 +28,13 @@ def read_global_loads(ptx: str) -> GlobalLoads:
     copies = [int(m["bytes"], 16) for m in _ASYNC_WIDTH.finditer(ptx)]
     tma = [TMA_BYTES] if _TMA in ptx else []
     return GlobalLoads(max(plain + copies + tma, default=0), bool(copies or tma))
+
+
+def begins_with_wait(ptx: str) -> bool:
+    """Whether a kernel waits for the launch before it, before it touches memory or lets the next one begin
+    (PTX ISA, "griddepcontrol")."""
+    wait, use = ptx.find(_WAIT), _FIRST_USE.search(ptx)
+    return wait >= 0 and (use is None or wait < use.start())
 
 
 def _vector_length(modifiers: str) -> int:

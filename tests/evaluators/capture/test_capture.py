@@ -51,6 +51,14 @@ def test_a_grid_of_a_function_and_asynchronous_loads(compiling: Zygote) -> None:
     assert launch.num_stages == 3
 
 
+def test_launches_may_overlap_only_where_the_kernel_waits_first(compiling: Zygote) -> None:
+    overlapping = edited(SOFTMAX, ("num_warps=8", "num_warps=8, **{'launch_' + 'pdl': True}"))
+    with pytest.raises(CaptureFailed, match="launch_pdl lets launches of softmax_kernel overlap"):
+        capture(compiling, overlapping, ROWS)
+    waiting = edited(overlapping, ("    row =", "    tl.extra.cuda.gdc_wait()\n    row ="))
+    assert len(capture(compiling, waiting, ROWS).launches) == 1
+
+
 def test_registers_that_do_not_fit_show_as_spills(compiling: Zygote) -> None:
     wide = edited(SOFTMAX, ("BLOCK=4096, num_warps=8", "BLOCK=65536, num_warps=16"))
     (launch,) = capture(compiling, wide, tensor(512, 65536)).launches
