@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from evaluators.gates.integrity import has_same_bytes
+from evaluators.gates.integrity import differing, has_same_bytes
 
 FLAGS: dict[str, Callable[[], Any]] = {
     "torch.backends.cuda.matmul.allow_tf32": lambda: torch.backends.cuda.matmul.allow_tf32,
@@ -99,11 +99,10 @@ class KeptWeights:
     def changed(self) -> list[str]:
         """The weights that are not what they were, a sentence each."""
         now = _state(self._program)
-        return [
-            f"weight {name} was changed by the program"
-            for name, kept in self._kept.items()
-            if name not in now or not _is_same(now[name], kept)
-        ]
+        alike = [name for name, kept in self._kept.items() if name in now and _is_alike(now[name], kept)]
+        others = differing([(now[name].detach(), self._kept[name]) for name in alike])
+        changed = [alike[i] for i in others] + [name for name in self._kept if name not in alike]
+        return [f"weight {name} was changed by the program" for name in changed]
 
 
 def _state(program: Any) -> dict[str, Tensor]:
@@ -113,8 +112,11 @@ def _state(program: Any) -> dict[str, Tensor]:
 
 
 def _is_same(a: Tensor, b: Tensor) -> bool:
-    is_alike = a.shape == b.shape and a.dtype == b.dtype and a.device == b.device
-    return is_alike and has_same_bytes(a.detach(), b)
+    return _is_alike(a, b) and has_same_bytes(a.detach(), b)
+
+
+def _is_alike(a: Tensor, b: Tensor) -> bool:
+    return bool(a.shape == b.shape and a.dtype == b.dtype and a.device == b.device)
 
 
 def _text(read: Callable[[], Any]) -> str:

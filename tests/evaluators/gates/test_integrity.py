@@ -31,6 +31,20 @@ def test_bits_are_compared_not_values():
     assert not integrity.has_same_bytes(complex_values, complex_values.conj().resolve_conj())
 
 
+def test_all_that_differs_is_found_at_once():
+    same, other, nothing = torch.ones(3), torch.tensor([1.0, 1.0, -1.0]), torch.empty(0)
+    flags = torch.tensor([True, False])
+    pairs = [
+        (same, same.clone()),
+        (same, other),
+        (nothing, nothing),
+        (flags, ~flags),
+        (torch.tensor(2), torch.tensor(3)),
+    ]
+    assert integrity.differing(pairs) == [1, 3, 4] and integrity.differing([]) == []
+    assert integrity.differing([(torch.tensor([0.0]), torch.tensor([-0.0]))]) == [0]
+
+
 def test_a_changed_input_is_named():
     kept = [torch.ones(3), 5, torch.arange(4)]
     given = [torch.ones(3), 5, torch.arange(4)]
