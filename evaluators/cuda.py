@@ -140,6 +140,10 @@ class CudaEvaluator(Evaluator):
         """How children are isolated here: "namespaces" or "subreaper"."""
         return self._pool.isolation
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self._pool.missing
+
     def prepare(self, candidate: Candidate) -> Prepared:
         with self._preparing:
             if self._preparer is None:

@@ -74,6 +74,11 @@ class Evaluator(ABC):
         """How candidates are kept apart here: "namespaces" or "subreaper"."""
 
     @property
+    @abstractmethod
+    def missing(self) -> tuple[str, ...]:
+        """The names of the sandbox's layers that this machine refuses (`sandbox.Layer`)."""
+
+    @property
     def forwards(self) -> tuple[Forward, ...]:
         """What preparers need to know of the workloads, where this evaluator has found it out."""
         return ()
@@ -87,6 +92,7 @@ class Evaluator(ABC):
             baseline=self.baseline,
             versions=software_versions(),
             isolation=self.isolation,
+            missing=self.missing,
             forwards=self.forwards,
         )
 

@@ -37,7 +37,7 @@ from evaluators.gates.layout import borrowed_outputs
 from evaluators.gates.model_gate import Exactness, exactness, max_abs_error, model_gate
 from evaluators.gates.speed import Interval
 from evaluators.gates.static import check_run
-from evaluators.gates.work import check_work, reads_of
+from evaluators.gates.work import check_work, operations_of, reads_of
 from evaluators.hardware import load_hardware
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets, sets_of
 from evaluators.interpreter.run import InputSet as Asked
@@ -102,6 +102,7 @@ class ModelledEvaluator(Evaluator):
         deadline_s = self.settings.evaluate_deadline_s
         self._modeller = Modeller(self.problem, self.hardware, self._zygote, deadline_s=deadline_s)
         self._baseline_reads: dict[str, float] = {}  # bytes of inputs and weights, where the baseline is a seed
+        self._baseline_operations = 0.0
         self._baseline = self._model_baseline()
 
     @property
@@ -111,6 +112,10 @@ class ModelledEvaluator(Evaluator):
     @property
     def isolation(self) -> str:
         return self._zygote.isolation
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self._zygote.missing
 
     @property
     def forwards(self) -> tuple[Forward, ...]:
@@ -147,7 +152,7 @@ class ModelledEvaluator(Evaluator):
         cascade.admit(first_program.held_to_more(result, looks) if looks else result)
         with cascade.phase("model"):
             modelled = self._model(candidate, full)
-        work = check_work(modelled, self._baseline_reads)
+        work = check_work(modelled, self._baseline_reads, self._baseline_operations)
         if modelled.is_cut and not work.passed:
             raise Unsupported(Gate.INTEGRITY, f"its trace was cut short, and says: {work.reason}")
         cascade.admit(work)
@@ -264,7 +269,7 @@ class ModelledEvaluator(Evaluator):
             except Unsupported as unsupported:
                 reason = unsupported.reason
                 continue
-            self._baseline_reads = reads_of(modelled)
+            self._baseline_reads, self._baseline_operations = reads_of(modelled), operations_of(modelled)
             return self._report("seed", modelled.device_us)
         raise SeedError(
             f"no seed of problem {self.problem.name!r} can be modelled: {reason}",

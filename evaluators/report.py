@@ -43,4 +43,10 @@ class EvaluatorReport(Record):
     baseline: BaselineReport
     versions: dict[str, str]
     isolation: str
+    missing: tuple[str, ...] = ()  # names of the sandbox's layers that its machine refuses
     forwards: tuple[dict[str, Any], ...] = ()  # as `forwards_of` has them: whoever prepares needs no torch then
+
+    @property
+    def confinement(self) -> str:
+        """The isolation in words: "namespaces", or "subreaper, without own processes, own mounts"."""
+        return f"{self.isolation}, without {', '.join(self.missing)}" if self.missing else self.isolation

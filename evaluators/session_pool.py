@@ -73,6 +73,10 @@ class SessionPool:
     def isolation(self) -> str:
         return self._zygote.isolation
 
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return self._zygote.missing
+
     @contextlib.contextmanager
     def take(self) -> Iterator[OpenSession]:
         """A session with its context made. Raises `DeviceError` when no child can be opened."""

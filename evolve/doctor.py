@@ -245,33 +245,45 @@ def _as_numbers(version: str) -> tuple[int, ...]:
 
 
 _ISOLATION_PROBE = """
+import dataclasses, json
 from evaluators.sandbox import Zygote
 with Zygote(interpret=True) as zygote:
-    print(zygote.isolation)
+    layers = [dataclasses.asdict(layer) for layer in zygote.layers]
+    print(json.dumps({"isolation": zygote.isolation, "layers": layers}))
 """
 
 
 def _isolation() -> Iterator[Finding]:
     done = _run([sys.executable, "-P", "-c", _ISOLATION_PROBE])
-    isolation = _last_line(done.stdout) if done.returncode == 0 else ""
-    if not isolation:
+    try:
+        answer: dict[str, Any] = json.loads(_last_line(done.stdout))
+    except ValueError:
         yield Finding(
             name="isolation",
             status=Status.FAIL,
             found=f"no sandbox can be started: {_last_line(done.stderr)}",
             advice="see the messages above; candidates run only inside a sandbox",
         )
-    elif isolation.startswith("namespaces"):
-        yield Finding(name="isolation", status=Status.OK, found=f"{isolation}: each candidate sees only itself")
-    else:
-        yield Finding(
-            name="isolation",
-            status=Status.WARN,
-            found=f"{isolation}: a candidate's processes are found and killed, but it shares network and files, and ncu"
-            " cannot profile it",
-            advice="allow unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, or the container's"
-            " seccomp profile)",
-        )
+        return
+    yield from describe_sandbox(answer["isolation"], answer["layers"])
+
+
+def describe_sandbox(isolation: str, layers: list[dict[str, Any]]) -> Iterator[Finding]:
+    """The isolation as a whole, and each of its layers (`sandbox.Layer`, as a dict)."""
+    missing = [layer["name"] for layer in layers if not layer["is_active"]]
+    means = "each candidate sees only itself"
+    if isolation != "namespaces":
+        means = "a candidate's processes are found and killed, but it shares files, and ncu cannot profile it"
+    yield Finding(
+        name="isolation",
+        status=Status.WARN if missing else Status.OK,
+        found=f"{isolation}: {means}",
+        advice=f"missing: {', '.join(missing)}; see below" if missing else "",
+    )
+    for layer in layers:
+        status = Status.OK if layer["is_active"] else Status.WARN
+        found = layer["found"] if layer["is_active"] else f"missing: {layer['found']}"
+        yield Finding(name=f"sandbox {layer['name']}", status=status, found=found, advice=layer["advice"])
 
 
 # ------------------------------------------------------------------------------------------------ packages and disk

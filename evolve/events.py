@@ -79,6 +79,7 @@ class RunStarted(Record):
     baselines_us: dict[str, float]  # every baseline that was timed, by name
     resumed: bool = False
     isolation: str = ""  # how candidates are confined: "namespaces" or "subreaper"
+    missing: tuple[str, ...] = ()  # layers of the sandbox that the machine refuses, by name
 
 
 class Judged(Record):

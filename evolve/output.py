@@ -77,6 +77,7 @@ def _summary(result: RunResult) -> dict[str, object]:
         "problem": result.problem.name,
         "hardware": result.run.hardware.name,
         "latency_kind": result.run.latency_kind,
+        "isolation": result.run.versions.get("isolation", ""),
         "stop_reason": result.run.stop_reason,
         "judged": result.progress.n_judged,
         "elapsed_s": round(result.progress.elapsed_s, 2),

@@ -211,6 +211,7 @@ async def _search(start: _Start, prior: PriorKnowledge, models: _Models, run_id:
     ) as crew:
         report = await crew.open()
         run = _continued(start.run, report, on_event) if start.run else _new_run(start, run_id, report)
+        run = run.model_copy(update={"versions": {**run.versions, "isolation": report.confinement}})
         await answer(crew.archive.add_problem.remote(start.problem))
         await answer((crew.archive.update_run if start.run else crew.archive.add_run).remote(run))
         on_event(_started(start, run, report))
@@ -468,6 +469,7 @@ def _started(start: _Start, run: Run, report: EvaluatorReport) -> RunStarted:
         baselines_us=times,
         resumed=start.run is not None,
         isolation=report.isolation,
+        missing=report.missing,
     )
 
 

@@ -98,7 +98,7 @@ class LineView:
     def __call__(self, event: Event) -> None:
         if isinstance(event, RunStarted):
             self._kind = event.run.latency_kind
-            print(start_line(event), flush=True)
+            print(start_line(event), *missing_lines(event), sep="\n", flush=True)
         elif isinstance(event, Judged):
             self._note(event)
         elif isinstance(event, Interrupted):
@@ -142,6 +142,13 @@ def start_line(event: RunStarted) -> str:
     beat = f"{event.baseline_name} {format_us(baseline)} us {run.latency_kind}" if baseline else event.baseline_name
     verb = "resumed" if event.resumed else "started"
     return f"{verb} run {run.run_id}: {event.problem.name} on {run.hardware.name}, baseline {beat}"
+
+
+def missing_lines(event: RunStarted) -> list[str]:
+    """What of the sandbox this machine refuses, in a line; none where nothing is missing."""
+    if not event.missing:
+        return []
+    return [f"sandbox without {', '.join(event.missing)}: `evolve doctor` says what to do"]
 
 
 def best_so_far(progress: Progress, known: float) -> float:

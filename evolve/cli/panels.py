@@ -88,6 +88,8 @@ def header(started: RunStarted) -> Text:
     text.append(f"  {run.precision} precision\nrun {run.run_id}", style="dim")
     if baseline is not None:
         text.append(f"  baseline {started.baseline_name} {format_us(baseline)} us {run.latency_kind}")
+    if started.missing:
+        text.append(f"\nsandbox without {', '.join(started.missing)}: see evolve doctor", style="yellow")
     return text
 
 

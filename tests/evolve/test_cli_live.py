@@ -85,6 +85,17 @@ def test_lines_come_every_few_seconds_only(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == ""
 
 
+def test_layers_that_the_sandbox_lacks_are_told_at_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = started(LatencyKind.MODELLED)
+    LineView()(whole)
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    lacking = whole.model_copy(update={"isolation": "subreaper", "missing": ("own processes", "sockets")})
+    LineView()(lacking)
+    told = "sandbox without own processes, sockets"
+    assert capsys.readouterr().out.splitlines()[1:] == [f"{told}: `evolve doctor` says what to do"]
+    assert told in drawn(panels.header(lacking)) and "sandbox" not in drawn(panels.header(whole))
+
+
 def test_a_line_without_a_best_has_none() -> None:
     assert "best" not in progress_line(Progress(n_judged=3), LatencyKind.MEASURED)
 

@@ -15,7 +15,7 @@ from db.archive import ProgramArchive
 from db.records import RunStatus
 from evaluators.profiling.ncu import is_profiling_restricted
 from evolve import doctor
-from evolve.doctor import Finding, Status, examine_archive, probe_torch, shadows
+from evolve.doctor import Finding, Status, describe_sandbox, examine_archive, probe_torch, shadows
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,23 @@ def test_nothing_keeps_a_run_from_starting_here(findings: dict[str, Finding]) ->
 
 def test_every_finding_that_is_not_good_says_what_to_do(findings: dict[str, Finding]) -> None:
     assert all(f.advice for f in findings.values() if f.status is not Status.OK)
+
+
+def test_every_layer_of_the_sandbox_is_told(findings: dict[str, Finding]) -> None:
+    for layer in ("own processes", "files", "devices", "network", "sockets", "shared memory", "System V", "Landlock"):
+        assert findings[f"sandbox {layer}"].found
+
+
+def test_a_layer_that_is_missing_is_a_warning_with_advice() -> None:
+    layers = [
+        {"name": "network", "is_active": True, "found": "no TCP", "advice": ""},
+        {"name": "sockets", "is_active": False, "found": "the kernel has no filter", "advice": "take another kernel"},
+    ]
+    whole, network, sockets = describe_sandbox("subreaper", layers)
+    assert (whole.status, network.status, sockets.status) == (Status.WARN, Status.OK, Status.WARN)
+    assert "sockets" in whole.advice and "network" not in whole.advice
+    assert (sockets.found, sockets.advice) == ("missing: the kernel has no filter", "take another kernel")
+    assert next(describe_sandbox("namespaces", layers[:1])).status is Status.OK
 
 
 def test_packages_are_named_with_their_place(findings: dict[str, Finding]) -> None:

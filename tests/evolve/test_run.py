@@ -114,7 +114,10 @@ def test_results_are_on_disk(interrupted: Interrupted, resumed: Ended) -> None:
     folder = interrupted.archive.parent / "results"
     summary = json.loads((folder / "summary.json").read_text())
     assert summary["judged"] == N_EVALUATIONS and summary["latency_kind"] == "modelled" and summary["speedup"] >= 1
-    assert "<html" in (folder / "report.html").read_text()
+    report = (folder / "report.html").read_text()
+    assert "<html" in report
+    assert summary["isolation"].startswith(("namespaces", "subreaper"))
+    assert f'<th scope="row">isolation</th><td>{summary["isolation"]}</td>' in report
     module = load(folder / "best.py")
     assert isinstance(module.ModelNew, type)
     assert summary["best_program"] in (folder / "best.py").read_text()
