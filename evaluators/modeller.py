@@ -5,6 +5,7 @@ from __future__ import annotations
 from db.records import Candidate, Capture, Hardware, PrecisionClass, Problem, TorchOp
 from evaluators.capture.capture import trace_candidate
 from evaluators.forwards import forward_of
+from evaluators.gates.launches import check_launches
 from evaluators.model.latency import ModelledLatency, model_latency
 from evaluators.problems.sizes import with_sizes
 from evaluators.sandbox.client import Zygote
@@ -57,7 +58,13 @@ class Modeller:
             deadline_s=self._deadline_s,
             **self._forward,
         )
+        same = check_launches(capture, [trace.model_dump(include=_ASKED) for trace in traces])
+        if not same.passed:
+            raise ValueError(same.reason)
         return model_latency(capture, traces, self._hardware)
+
+
+_ASKED = {"kernel", "grid", "constexprs", "arguments"}
 
 
 def _in_tf32(op: TorchOp) -> TorchOp:

@@ -20,6 +20,11 @@ from db.records import Hardware
 from evaluators.capture.tensors import AddressSpace
 
 CUDA_0 = torch.device("cuda", 0)
+ANSWERS: dict[Any, Any] = {  # of a tensor on the GPU
+    torch.Tensor.get_device: 0,
+    torch.Tensor.is_pinned: False,
+    torch.Tensor.is_shared: True,
+}
 WARP_SIZE = 32
 
 
@@ -63,8 +68,8 @@ class OnCpu(TorchFunctionMode):  # type: ignore[misc]
             return function(*args, **(kwargs or {}))
         if function in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
-        if function is torch.Tensor.get_device:
-            return 0
+        if function in ANSWERS:
+            return ANSWERS[function]
         if function is torch.tensor and _to_cpu((kwargs or {}).get("device")) == (kwargs or {}).get("device"):
             return self._constant(args, kwargs or {})
         named = {k: _to_cpu(v) for k, v in (kwargs or {}).items() if k != "pin_memory"}
@@ -129,9 +134,8 @@ def device_properties(hardware: Hardware) -> SimpleNamespace:
     )
 
 
-def cuda_answers(hardware: Hardware) -> dict[str, Any]:
-    """The functions of torch.cuda that host code may ask, by name, as the target would answer; wherever programs run
-    without it, the same ones."""
+def _cuda_answers(hardware: Hardware) -> dict[str, Any]:
+    """The functions of torch.cuda that host code may ask, by name."""
     memory = (hardware.dram_bytes, hardware.dram_bytes)
     values = {
         "is_available": True,
@@ -157,6 +161,17 @@ def cuda_answers(hardware: Hardware) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def answering(hardware: Hardware) -> Iterator[None]:
+    """Inside, torch.cuda and torch.accelerator answer as with the target in this machine."""
+    accelerator = {"is_available": _answer(True), "current_accelerator": _answer(torch.device("cuda"))}
+    with ExitStack() as stack:
+        for module, answers in ((torch.cuda, _cuda_answers(hardware)), (torch.accelerator, accelerator)):
+            for name, answer in answers.items():
+                stack.enter_context(patch.object(module, name, answer, create=True))
+        yield
+
+
 def _apply_to_module(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
     """In place of `nn.Module._apply`, which swaps a fake parameter's content and cannot: it puts in a new parameter."""
     for part in module.modules() if recurse else [module]:
@@ -173,8 +188,7 @@ def _apply_to_module(module: Any, function: Callable[[Any], Any], recurse: bool 
 def fake_device(hardware: Hardware, addresses: AddressSpace) -> Iterator[None]:
     """Fake tensors, faked torch.cuda, and no gradients. Everything is as before afterwards."""
     with ExitStack() as stack:
-        for name, answer in cuda_answers(hardware).items():
-            stack.enter_context(patch.object(torch.cuda, name, answer, create=True))
+        stack.enter_context(answering(hardware))
         for name, answer in (
             ("is_cuda", property(lambda _t: True)),
             ("is_cpu", property(lambda _t: False)),

@@ -26,7 +26,7 @@ from evaluators.capture import job
 from evaluators.capture.failure import explain
 from evaluators.capture.fake_device import fake_device
 from evaluators.capture.job import build_on_fakes, run_first_configuration
-from evaluators.capture.launches import answering_nothing, bind_arguments, evaluate_grid
+from evaluators.capture.launches import Launched, answering_nothing, bind_arguments, evaluate_grid, launched
 from evaluators.capture.sectors import Sectors, StorageUse
 from evaluators.capture.target_driver import TargetDriver
 from evaluators.capture.tensors import AddressSpace
@@ -152,7 +152,8 @@ class TraceRecorder:
         self._tracer.n_warps = int(kwargs.get("num_warps", DEFAULT_WARPS))
         run = _Runner(self._tracer, function, arguments, sizes)
         spread, mates = self._sample(run)
-        self.traces.append(self._trace_of(function.fn.__name__, sizes, spread, mates, is_timed_out=run.is_timed_out))
+        seen = launched(function, arguments, sizes)
+        self.traces.append(self._trace_of(seen, spread, mates, is_timed_out=run.is_timed_out))
 
     def _sample(self, run: _Runner) -> tuple[list[Sampled], list[Sampled]]:
         total = run.n_programs
@@ -181,8 +182,7 @@ class TraceRecorder:
 
     def _trace_of(
         self,
-        kernel: str,
-        grid: tuple[int, int, int],
+        seen: Launched,
         spread: list[Sampled],
         mates: list[Sampled],
         *,
@@ -193,8 +193,10 @@ class TraceRecorder:
         kinds = {kind for c in counts for kind in c.dot_flops}
         storages = sorted({s for c in counts for s in c.memory.storages if 0 <= s < self._addresses.n_storages})
         return LaunchTrace(
-            kernel=kernel,
-            grid=grid,
+            kernel=seen.kernel,
+            grid=seen.grid,
+            constexprs=seen.constexprs,
+            arguments=seen.arguments,
             n_sampled=len(spread) + len(mates),
             load_bytes=_mean([c.load_bytes for c in counts]),
             store_bytes=_mean([c.store_bytes for c in counts]),

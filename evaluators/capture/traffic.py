@@ -5,6 +5,8 @@ All figures but the totals of a grid are means over the sampled programs, per pr
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from db.records import Record
@@ -59,6 +61,8 @@ class LaunchTrace(Record):
     sync_turns: float = 0.0  # of the unit for shuffles and shared memory
     imbalance: float = 1.0  # most work of a sampled program over the mean
     is_bounded: bool = False  # a loop whose end depends on data was cut
+    constexprs: dict[str, Any] = Field(default_factory=dict)  # as those of the captured `Launch`
+    arguments: tuple[str, ...] = ()
 
     @property
     def n_programs(self) -> int:

@@ -7,15 +7,14 @@ capture, so that a program cannot tell which of the two it is in; latency is nev
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
-from unittest.mock import patch
 
 import torch
 from torch.overrides import TorchFunctionMode
 
 from db.records import Hardware
-from evaluators.capture.fake_device import CUDA_0, cuda_answers
+from evaluators.capture.fake_device import ANSWERS, CUDA_0, answering
 from evaluators.gates.integrity import poison_
 from evaluators.hardware import load_hardware
 
@@ -31,8 +30,8 @@ class _OnCpu(TorchFunctionMode):  # type: ignore[misc]
             return answer
         if function in (torch.Tensor.cuda, torch.Tensor.pin_memory):
             return args[0]
-        if function is torch.Tensor.get_device:
-            return 0
+        if function in ANSWERS:
+            return ANSWERS[function]
         result = function(*map(_to_cpu, args), **{key: _to_cpu(value) for key, value in (kwargs or {}).items()})
         if function in _UNWRITTEN and result.dtype is not torch.bool:
             poison_(result)
@@ -59,8 +58,5 @@ def _to_cpu(value: Any) -> Any:
 def pretended_gpu(hardware: Hardware | None = None) -> Iterator[None]:
     """Inside, torch seems to have one GPU, as it does to a capture: the target, or an H100 where none is meant.
     Everything is as before afterwards."""
-    with ExitStack() as stack:
-        for name, answer in cuda_answers(hardware or load_hardware(ANY_GPU)).items():
-            stack.enter_context(patch.object(torch.cuda, name, answer, create=True))
-        stack.enter_context(_OnCpu())
+    with answering(hardware or load_hardware(ANY_GPU)), _OnCpu():
         yield

@@ -32,7 +32,7 @@ def names(found: list[Specimen]) -> list[str]:
 
 READ_ONLY = [s for s in CHEATS if not passes_policy(s)]
 RUN = [s for s in CHEATS if s not in READ_ONLY and s.problem in JUDGED_PROBLEMS and not s.needs_gpu]
-RUN_HONEST = [s for s in HONEST if s.problem in JUDGED_PROBLEMS and s.name.startswith(("re", "s", "g", "pat"))]
+RUN_HONEST = [s for s in HONEST if s.problem in JUDGED_PROBLEMS and s.name.startswith(("re", "s", "g", "pat", "det"))]
 
 
 def test_every_kind_has_two_cheats_and_an_honest_twin() -> None:
@@ -99,6 +99,11 @@ def test_running_refuses_no_honest_program(honest: Specimen, evaluators: dict[st
     ("name", "gate", "words"),
     [
         ("skipped_at_full_size", Gate.INTEGRITY, "write 0.0244% of output 0"),
+        ("skipped_copy_at_full_size", Gate.INTEGRITY, "computes 5.51% of what the baseline computes"),
+        ("detected_fake_tensors", Gate.INTEGRITY, "has grid (3, 1, 1) when it runs and (8, 1, 1) in the dry run"),
+        ("detected_argument", Gate.INTEGRITY, "int 2501) when it runs and"),
+        ("returned_transposed", Gate.CORRECTNESS, "strides (1, 3) instead of (2501, 1)"),
+        ("returned_alias", Gate.CORRECTNESS, "memory of an input"),
         ("ghost_hasattr", Gate.INTEGRITY, "in the dry run it did not"),
         ("ghost_printed", Gate.STATIC, "reads a value from the device"),
         ("ghost_data_dependent", Gate.STATIC, "the host has to read"),

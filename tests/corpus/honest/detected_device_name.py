@@ -1,0 +1,35 @@
+# problem: softmax
+# kind: detected
+# does: asks what the device is called and what a launch answers, and does the same whatever it hears
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def softmax_kernel(x_ptr, out_ptr, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    columns = tl.arange(0, BLOCK)
+    row_max = -3.0e38
+    row_sum = 0.0
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + columns
+        x = tl.load(x_ptr + row * n_cols + offsets, mask=offsets < n_cols, other=float("-inf"))
+        new_max = tl.maximum(row_max, tl.max(x, axis=0))
+        row_sum = row_sum * tl.exp(row_max - new_max) + tl.sum(tl.exp(x - new_max), axis=0)
+        row_max = new_max
+    for start in range(0, n_cols, BLOCK):
+        offsets = start + columns
+        mask = offsets < n_cols
+        x = tl.load(x_ptr + row * n_cols + offsets, mask=mask, other=float("-inf"))
+        tl.store(out_ptr + row * n_cols + offsets, tl.exp(x - row_max) / row_sum, mask=mask)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        n_warps = 8 if "H200" in torch.cuda.get_device_name(x.device) else 4
+        answer = softmax_kernel[lambda meta: (x.shape[0],)](x, out, x.shape[1], BLOCK=1024, num_warps=n_warps)
+        return out if answer is None else out.view(x.shape)
