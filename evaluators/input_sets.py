@@ -242,15 +242,15 @@ class ReferenceSets:
     def _is_fair_nan(self, wanted: InputSet, drawn: Drawn) -> bool:
         """Whether the reference answers a NaN with floats that are NaN only where they hang on that element. A NaN
         times a zero is one too, and a program need not take the product to be right."""
-        if not all(e.is_floating_point() and not e.isinf().any() for e in drawn.expected):
+        if not all(e.is_floating_point() and not e.float().isinf().any() for e in drawn.expected):
             return False  # no whole number is a NaN
         plain = self.references[wanted.workload.name].draw_inputs(wanted.seed, self._device)
         answers = [self._most_exact(wanted, inputs) for inputs in with_others(drawn.inputs, plain)]
         if any(not _are_alike(drawn.expected, answer) for answer in answers):
             return False
         hanging = [torch.stack([p != m for m in moved]).any(dim=0) for p, *moved in zip(*answers, strict=True)]
-        has_nan = any(bool(v.isnan().any()) for v in drawn.inputs if _is_floating(v))
-        pairs = [(e.isnan(), hangs) for e, hangs in zip(drawn.expected, hanging, strict=True)]
+        has_nan = any(bool(v.float().isnan().any()) for v in drawn.inputs if _is_floating(v))
+        pairs = [(e.float().isnan(), hangs) for e, hangs in zip(drawn.expected, hanging, strict=True)]
         return has_nan and all(int((nan & ~hangs).sum()) <= CHANCE * int(nan.sum()) for nan, hangs in pairs)
 
     def _most_exact(self, wanted: InputSet, inputs: Sequence[Any]) -> list[Tensor]:
@@ -400,4 +400,4 @@ def _is_same(one: Any, other: Any) -> bool:
 
 
 def _is_finite(values: Tensor) -> bool:
-    return bool(values.isfinite().all().item())
+    return bool((values.float() if values.element_size() == 1 else values).isfinite().all().item())

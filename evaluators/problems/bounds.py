@@ -40,7 +40,7 @@ def too_wide(expected: Tensor, inputs: Sequence[Any], bound: Tolerance, error: f
     Args:
         error: the reference's largest error against float64, 0 where that is unknown.
     """
-    if not expected.numel() or not bool(expected.isfinite().all()):
+    if not expected.numel() or not bool(_floating(expected).isfinite().all()):
         return None
     tighter = Tolerance(rtol=bound.rtol, atol=min(bound.atol, _least(expected, error)))
     if tighter.atol >= bound.atol:
@@ -53,11 +53,15 @@ def too_wide(expected: Tensor, inputs: Sequence[Any], bound: Tolerance, error: f
 
 def root_mean_square(values: Tensor) -> float:
     """Of all elements, in float32 at least."""
-    wide = (
-        values if values.element_size() > 1 and (values.is_floating_point() or values.is_complex()) else values.float()
-    )
+    wide = _floating(values)
     norm = torch.linalg.vector_norm(wide, dtype=torch.promote_types(wide.dtype, torch.float32))
     return float(norm.item()) / math.sqrt(max(1, values.numel()))
+
+
+def _floating(values: Tensor) -> Tensor:
+    """Whole numbers and floats of a byte in float32, others as they are."""
+    is_wide = (values.is_floating_point() or values.is_complex()) and values.element_size() > 1
+    return values if is_wide else values.float()
 
 
 def _least(expected: Tensor, error: float) -> float:
@@ -71,7 +75,10 @@ def _mutants(expected: Tensor, inputs: Sequence[Any], bound: Tolerance) -> Itera
     """Answers that take no work, by what they are."""
     yield "zeros", torch.zeros_like(expected)
     if expected.is_floating_point() and expected.numel() > 1:
-        yield "its mean everywhere", torch.full_like(expected, float(expected.double().mean().item()))
+        yield (
+            "its mean everywhere",
+            torch.full_like(expected, float(_floating(expected).mean(dtype=torch.float64).item())),
+        )
     first = next((value for value in inputs if isinstance(value, Tensor)), None)
     if first is not None and first.shape == expected.shape and first.dtype == expected.dtype:
         yield "the first input", first
@@ -83,8 +90,8 @@ def _mutants(expected: Tensor, inputs: Sequence[Any], bound: Tolerance) -> Itera
 
 def _without_a_row(expected: Tensor) -> Tensor:
     """Zeros in the row of median size among those that are not zero already."""
-    rows = expected.reshape(expected.shape[0], -1)
-    sizes = (rows.abs() if rows.dtype != torch.bool else rows).double().sum(dim=1)
+    rows = _floating(expected.reshape(expected.shape[0], -1))
+    sizes = torch.linalg.vector_norm(rows, dim=1, dtype=torch.promote_types(rows.dtype, torch.float32))
     order = sizes.argsort()[int((sizes == 0).sum().item()) :]
     wrong = expected.clone()
     if len(order):

@@ -55,8 +55,8 @@ def with_others(inputs: Sequence[Any], plain: Sequence[Any]) -> Iterator[list[An
 
 
 def _replaced(value: Tensor, far: float) -> Tensor:
-    known = value.float().nan_to_num(0.0)
-    return value.nan_to_num(float(far * known.square().mean().sqrt().item()))
+    known = value.double().nan_to_num(0.0)
+    return value.double().nan_to_num(float(far * known.square().mean().sqrt().item())).to(value.dtype)
 
 
 def nudged(inputs: Sequence[Any], seed: int) -> list[Any]:
@@ -89,7 +89,7 @@ def _nearly_constant(value: Tensor) -> Tensor:
 
 def _with_nan(inputs: Sequence[Any], free: Sequence[int], rng: random.Random) -> list[Any]:
     values = list(inputs)
-    filled = [i for i in free if values[i].numel()]
+    filled = [i for i in free if values[i].numel() and values[i].element_size() > 1]
     if filled:
         chosen = rng.choice(filled)
         values[chosen] = values[chosen].clone()

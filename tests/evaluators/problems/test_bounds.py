@@ -21,7 +21,8 @@ def mutant(expected: Tensor, bound: Tolerance = TABLE, *inputs: Tensor, error: f
 
 def test_answers_of_order_one_are_told_apart() -> None:
     assert mutant(drawn(20, 30), TABLE, drawn(20, 30)) == ""
-    assert mutant(drawn(20, 30).half(), Tolerance(rtol=1e-2, atol=1e-2)) == ""
+    for dtype in (torch.float16, torch.float8_e4m3fn, torch.complex64):
+        assert mutant(drawn(20, 30).to(dtype), Tolerance(rtol=1e-2, atol=1e-2)) == ""
 
 
 def test_zeros_pass_for_small_answers_and_the_bound_follows_their_size() -> None:
@@ -58,6 +59,11 @@ def test_a_mask_is_told_from_zeros() -> None:
     found = too_wide(mask, [], Tolerance(rtol=1e-9, atol=1.0))
     assert found is not None and found.tighter.atol == 0.5
     assert mutant(torch.arange(9, dtype=torch.int8), Tolerance(rtol=1e-9, atol=1.0)) == ""
+
+
+def test_every_dtype_has_its_zeros() -> None:
+    for dtype in (torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.complex64, torch.float64):
+        assert mutant((drawn(20, 30) * 0.01).to(dtype), Tolerance(rtol=1e-4, atol=0.1)) == "zeros"
 
 
 def test_answers_that_are_not_finite_say_nothing() -> None:
