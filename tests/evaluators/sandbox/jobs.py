@@ -260,6 +260,19 @@ def try_ways_out(channel: Any, payload: dict[str, Any]) -> None:
     channel.send({"before": before, "candidate": module.attempt(payload["place"])})
 
 
+def stay_inside(channel: Any, payload: dict[str, Any]) -> None:
+    """End well only where all is closed to a candidate; sockets of its own are open to a job before."""
+    from evaluators.sandbox.candidate import load_candidate
+    from tests.evaluators.sandbox import ways_out
+
+    names = ("socket", "datagrams", "device", "memory", "shm")
+    place = {**dict.fromkeys(names, "/dev/tty"), "key": "1", "port": "9"}
+    os.close(os.open("/dev/zero", os.O_RDONLY))
+    assert ways_out.attempt(place)["netlink"] == "got out"
+    module = load_candidate(Path(ways_out.__file__).read_text())
+    assert set(module.attempt(place).values()) == {"PermissionError"}
+
+
 def work_as_a_candidate(channel: Any, payload: dict[str, Any]) -> None:
     """What host code and the compiler need: files, memory, threads, another program, shared tensors, the channel."""
     from evaluators.sandbox.candidate import load_candidate

@@ -133,7 +133,7 @@ def test_a_malformed_message_ends_the_child(zygote: Zygote, data: str) -> None:
     assert not living_in(child.workspace)
 
 
-@pytest.mark.parametrize("job", ["daemonise", "fork_bomb"])
+@pytest.mark.parametrize("job", ["daemonise", "fork_bomb", "stay_inside"])
 def test_who_is_not_root_is_isolated_too(job: str) -> None:
     apart = ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
     command = [sys.executable, "-m", "tests.evaluators.sandbox.judge", "namespaces", job]

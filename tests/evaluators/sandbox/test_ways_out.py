@@ -71,8 +71,10 @@ def test_outside_the_sandbox_these_ways_are_open(place: dict[str, str]) -> None:
 
 
 def _remove_system_v() -> bool:
-    """Whether there was shared memory under the key."""
+    """Whether there was shared memory under the key; a queue goes too."""
     remove = 0
+    if (queue := LIBC.msgget(KEY, 0)) >= 0:
+        LIBC.msgctl(queue, remove, None)
     identity = LIBC.shmget(KEY, 0, 0)
     return identity >= 0 and LIBC.shmctl(identity, remove, None) == 0
 
