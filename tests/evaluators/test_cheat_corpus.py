@@ -118,3 +118,11 @@ def test_the_gate_that_is_meant_to_stop_it_does(
 ) -> None:
     verdict = verdict_of(next(s for s in CHEATS if s.name == name), evaluators)
     assert verdict.gates[-1].gate is gate and words in verdict.reason
+
+
+def test_what_is_short_in_the_trace_alone_has_no_latency(evaluators: dict[str, Evaluator]) -> None:
+    cheat = next(s for s in CHEATS if s.name == "detected_fake_tensors")
+    source = cheat.source.replace('"fake_mode")', '"fake_mode") and not hasattr(softmax_kernel, "params")')
+    verdict = verdict_of(cheat._replace(name="detected_trace", source=source), evaluators)
+    assert verdict.outcome is Outcome.UNSUPPORTED
+    assert "has grid (8, 1, 1) when it runs" in verdict.reason

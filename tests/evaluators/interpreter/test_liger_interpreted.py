@@ -68,7 +68,8 @@ def rotated(q: torch.Tensor, k: torch.Tensor, cos: torch.Tensor, sin: torch.Tens
 
 def rope_inputs() -> list[torch.Tensor]:
     angles = torch.outer(torch.arange(6.0), torch.rand(8)).repeat(1, 2)[None]
-    return [torch.randn(1, 2, 6, 16), torch.randn(1, 1, 6, 16), angles.cos(), angles.sin()]
+    heads = (torch.randn(1, 6, n, 16).transpose(1, 2) for n in (2, 1))  # as a projection leaves them
+    return [*heads, angles.cos(), angles.sin()]
 
 
 def attended(scores: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
