@@ -22,6 +22,7 @@ _CONTAINERS = (ast.List, ast.Dict, ast.Set, ast.Tuple, ast.ListComp, ast.SetComp
 # No list, set or table takes these; of the others, a list takes += and *=, a set and a table -=, |=, &= and ^=
 NUMERIC_OPERATORS = (ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift, ast.MatMult)
 _NEVER_WITH_NUMBERS = (ast.Add, ast.Sub, ast.BitOr, ast.BitAnd, ast.BitXor)
+_MOST_STEPS = 100_000  # from name to name, in one function
 _ORDERING = frozenset({"__lt__", "__eq__"})
 
 
@@ -55,6 +56,7 @@ class Scope:
         self._attributes = attributes
         self._imported: set[str] = set()
         self._values: dict[str, list[ast.expr | None]] = {}  # None: nobody knows what
+        self._n_steps = 0
         self._asked: set[str] = set()  # names whose values are being looked at: `x = f(x)` must not go round for ever
         if not isinstance(node, ast.Module):
             for argument in ast.walk(node.args):
@@ -81,7 +83,14 @@ class Scope:
         return name in self._values and all(value is not None and self.is_new(value) for value in self._values_of(name))
 
     def _values_of(self, name: str) -> Iterator[ast.expr | None]:
-        """What a name is given, nothing when this is what is being found out."""
+        """What a name is given, nothing when this is what is being found out.
+
+        Raises:
+            RecursionError: names are given in terms of one another, too many times over.
+        """
+        self._n_steps += 1
+        if self._n_steps > _MOST_STEPS:
+            raise RecursionError(f"{name} is given in terms of too many other names")
         if name not in self._asked:
             self._asked.add(name)
             try:

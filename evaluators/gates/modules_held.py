@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import itertools
 from collections.abc import Iterator, Mapping
 
 from evaluators.gates.own_names import OwnNames, first_parameter
@@ -34,19 +35,20 @@ class ModulesHeld:
         self._known = {getattr(f, "name", "") for f in self._functions} | self._models | {*aliases, *dir(builtins)}
         self._names = {first_parameter(m) for m in _methods_of(tree, self._models)} - {""}
         self._nodes = [n for n in ast.walk(tree) if isinstance(n, ast.expr | ast.stmt | ast.comprehension)]
-        for _ in range(_MOST_ROUNDS):
-            before = len(self._names)
-            self._spread()
-            if len(self._names) == before:
+        self._is_tangled = False  # handed on too often to be followed: anything may be a module
+        n_before = -1
+        for n_rounds in itertools.count():
+            self._is_tangled = n_rounds == _MOST_ROUNDS
+            if self._is_tangled or len(self._names) == n_before:
                 break
+            n_before = len(self._names)
+            self._spread()
 
     def may_hold(self, node: ast.expr) -> bool:
         """Whether an expression may be a module, or something that contains one."""
         match node:
-            case ast.Name(id=name):
-                return name in self._names
-            case ast.Attribute(attr=name):
-                return name in self._names
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                return name in self._names or self._is_tangled
             case ast.Call():
                 return self._may_answer(node)
             case ast.Subscript(value=value) | ast.Starred(value=value) | ast.NamedExpr(value=value):

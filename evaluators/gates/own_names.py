@@ -31,30 +31,34 @@ class OwnNames:
         self._aliases = aliases
         self._classes = {s.name: s for s in tree.body if isinstance(s, ast.ClassDef)}
         self._is_unique = len(self._classes) == sum(isinstance(s, ast.ClassDef) for s in tree.body)
+        self._is_of_models: dict[ast.ClassDef, bool] = {}
         self._models = {name: s for name, s in self._classes.items() if self.is_model(s)}
         self._is_exposed = not self._is_unique or any(self._exposures(tree))
         self._stored = _stored_attributes(tree)
+        self._found: dict[ast.FunctionDef, frozenset[str]] = {}
 
     def is_model(self, node: ast.ClassDef) -> bool:
         """Whether a class derives from torch.nn.Module, by way of classes of the file or at once, and nothing else."""
-        return self._is_model(node, frozenset())
+        if node not in self._is_of_models:
+            self._is_of_models[node] = False  # while it is being found out: no class derives from itself
+            is_here = bool(node.bases) and self._classes.get(node.name) is node
+            self._is_of_models[node] = is_here and all(map(self._is_base_of_models, node.bases))
+        return self._is_of_models[node]
 
-    def _is_model(self, node: ast.ClassDef, seen: frozenset[str]) -> bool:
-        if not node.bases or node.name in seen or self._classes.get(node.name) is not node:
-            return False
-        return all(self._is_base_of_models(base, seen | {node.name}) for base in node.bases)
-
-    def _is_base_of_models(self, base: ast.expr, seen: frozenset[str]) -> bool:
+    def _is_base_of_models(self, base: ast.expr) -> bool:
         name = dotted_name(base) or ""
         if name in self._classes:
-            return self._is_model(self._classes[name], seen)
+            return self.is_model(self._classes[name])
         return full_name(name, self._aliases) == _MODEL
 
     def has(self, owner: ast.ClassDef, method: Method, attribute: str) -> bool:
         """Whether `attribute` is one that the class defines, and the first parameter of its method is one of it."""
         if self._is_exposed or self._models.get(owner.name) is not owner:
             return False
-        return self._keeps_self(owner, method) and any(attribute in _defined_in(c) for c in self._family(owner))
+        if method not in self._found:
+            names = (_defined_in(c) for c in self._family(owner)) if self._keeps_self(owner, method) else ()
+            self._found[method] = frozenset().union(*names)
+        return attribute in self._found[method]
 
     def holds_only_layers(self, path: list[str]) -> bool:
         """Whether attributes on the way to one ("norm", "weight") are surely layers or parameters of torch.nn.
@@ -78,12 +82,13 @@ class OwnNames:
         loaded |= {n.id for s in owner.body if isinstance(s, Method) for n in _names_outside(s)}
         return method.name not in loaded
 
-    def _family(self, node: ast.ClassDef) -> Iterator[ast.ClassDef]:
-        yield node
-        for base in node.bases:
-            name = dotted_name(base) or ""
-            if name in self._models:
-                yield from self._family(self._models[name])
+    def _family(self, node: ast.ClassDef) -> list[ast.ClassDef]:
+        """A model's class and those of the file that it derives from."""
+        family = [node]
+        for one in family:  # which grows meanwhile
+            names = (dotted_name(base) or "" for base in one.bases)
+            family += [m for m in (self._models.get(name) for name in names) if m is not None and m not in family]
+        return family
 
     def _exposures(self, tree: ast.Module) -> Iterator[ast.Name]:
         """Where the class of a model is passed around, or a method of it is taken without a model."""

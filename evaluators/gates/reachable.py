@@ -56,6 +56,7 @@ class _Program:
         self._bound = {name for node in stored for name in bound_names(node)}
         self.definitions = [s for s in tree.body if isinstance(s, Definition)]
         self.always = [s for s in tree.body if not isinstance(s, Definition) and not _is_main_block(s, tree)]
+        self._quiet: dict[Definition, bool] = {}
         self._by_name: defaultdict[str, list[Definition]] = defaultdict(list)
         for definition in self.definitions:
             self._by_name[definition.name].append(definition)
@@ -76,26 +77,31 @@ class _Program:
                     waiting += _names_in(definition)
         return found
 
-    def _is_quiet(self, node: Definition, inner_to: tuple[ast.ClassDef, ...] = ()) -> bool:
+    def _is_quiet(self, node: Definition) -> bool:
         """Whether making a function or a class runs no body of a function that stands in it."""
-        if not all(self._is_waiting(decorator) for decorator in node.decorator_list):
+        if node not in self._quiet:
+            self._quiet[node] = False  # while it is being found out: no class derives from itself
+            self._quiet[node] = self._is_found_quiet(node)
+        return self._quiet[node]
+
+    def _is_found_quiet(self, node: Definition) -> bool:
+        if not all(map(self._is_waiting, node.decorator_list)):
             return False
         if not isinstance(node, ast.ClassDef):
             return True
-        if node in inner_to or node.keywords or not all(self._is_quiet_base(b, (*inner_to, node)) for b in node.bases):
-            return False
-        if any(isinstance(p, Definition) for s in node.body if not isinstance(s, Definition) for p in ast.walk(s)):
+        others = [s for s in node.body if not isinstance(s, Definition)]
+        if node.keywords or any(isinstance(part, Definition) for s in others for part in ast.walk(s)):
             return False
         methods = {s.name for s in ast.walk(node) if isinstance(s, Definition) and s is not node}
         used = {name for part in _run_at_import(node) for name in _names_in(part)}
         if methods & used or any(n.startswith("__") and n not in _OF_INSTANCES for n in methods):
             return False
-        return all(self._is_quiet(s, (*inner_to, node)) for s in _inner_definitions(node))
+        return all(map(self._is_quiet_base, node.bases)) and all(map(self._is_quiet, _inner_definitions(node)))
 
-    def _is_quiet_base(self, base: ast.expr, inner_to: tuple[ast.ClassDef, ...]) -> bool:
+    def _is_quiet_base(self, base: ast.expr) -> bool:
         name = dotted_name(base) or ""
         if name in self._by_name:
-            return all(self._is_quiet(d, inner_to) for d in self._by_name[name])
+            return all(map(self._is_quiet, self._by_name[name]))
         return self._full_name(name) in _QUIET_BASES
 
     def _is_waiting(self, decorator: ast.expr) -> bool:

@@ -130,3 +130,9 @@ def test_a_shape_that_the_file_may_define_itself_is_no_number() -> None:
     number = ast.Name("n", ast.Load())
     assert Scope(function, lambda _: False).is_number(number)
     assert not Scope(function, lambda _: False, attributes=frozenset({"shape"})).is_number(number)
+
+
+def test_names_given_in_terms_of_one_another_are_not_followed_for_ever() -> None:
+    chain = "".join(f"n{i + 1} = n{i} - n{i}\n" for i in range(60))
+    with pytest.raises(RecursionError, match="too many other names"):
+        scope_of(f"n0 = given\n{chain}").is_number(ast.Name("n60", ast.Load()))

@@ -120,6 +120,13 @@ def test_modules_are_told_from_tensors(expression: str, may: bool) -> None:
     assert held.may_hold(ast.parse(expression, mode="eval").body) is may
 
 
+def test_a_module_that_is_handed_on_for_ever_may_be_anywhere() -> None:
+    chain = "".join(f"n{i} = n{i + 1}\n" for i in range(100))
+    for extra, may in (("", False), (f"{chain}n100 = Model()\n", True)):
+        tree, own = own_names(extra)
+        assert ModulesHeld(tree, module_aliases(tree), own).may_hold(ast.Name("n0", ast.Load())) is may
+
+
 @pytest.mark.parametrize(
     ("definition", "is_left"),
     [
