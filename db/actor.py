@@ -29,7 +29,6 @@ from db.llm_calls import LlmCall, LlmTotal
 from db.llm_questions import LlmQuestion
 from db.opinions import ProgramOpinion
 from db.queries import Elite, LineageRow, Table
-from db.reading import ExportFormat
 from db.records import Evaluation, LatencyKind, PrecisionClass, Problem, Program, Run, Verdict
 from db.reflections import EVERYTHING, Explanation, LearntTechnique, Lesson, Reflection, Wanted
 
@@ -224,9 +223,6 @@ class ArchiveActor:
 
     async def query(self, sql: str, parameters: Sequence[Any] = ()) -> Table:
         return await self._do(lambda archive: archive.query(sql, parameters))
-
-    async def export(self, target: str, file_format: ExportFormat, run_id: str | None = None) -> list[Path]:
-        return await self._do(lambda archive: archive.export(Path(target), file_format, run_id))
 
     # ---------------------------------------------------------------------------------------------------- private
 

@@ -267,8 +267,7 @@ class ProgramArchive(ArchiveReader):
     def export(self, target: Path, file_format: ExportFormat, run_id: str | None = None) -> list[Path]:
         if run_id is not None:
             self.run(run_id)
-        with translated(Path(target)):
-            return export(self._cursor(), Path(target), file_format, run_id)
+        return export(self.query, Path(target), file_format, run_id)
 
     # ---------------------------------------------------------------------------------------------------- private
 

@@ -39,6 +39,12 @@ _INDEXED = {
     "llm_questions": ("question_id",),
 }
 
+# every table of the schema; a file may hold others, of any name
+_TABLES = {
+    *("schema_migrations", "problems", "runs", "evaluations", "cell_bests", "imported_knowledge", "imported_recipes"),
+    *("llm_calls", "llm_questions", "llm_dialogues", "lessons", "explanations", "learnt_techniques", "opinions"),
+}
+
 _owned: set[Path] = set()  # the files that this process has open for writing: DuckDB's lock is per process
 _owned_lock = threading.Lock()
 
@@ -101,7 +107,8 @@ def _connect_once(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
             # within one process DuckDB shares the instance, and insists on the owner's configuration
             connection = _open_file(path, read_only and not is_owned)
         try:
-            with translated(path):
+            with translated(path), _told(path):
+                _check_plain(connection, path)
                 check_whole(connection, path)
                 check_version(connection, path, load_steps(), read_only=read_only)
                 if not read_only:
@@ -120,10 +127,26 @@ def _open_file(path: Path, read_only: bool) -> duckdb.DuckDBPyConnection:
         "checkpoint_threshold": CHECKPOINT_THRESHOLD,
         **WITHOUT_MERGES,
         "autoinstall_known_extensions": "false",  # never reach for the network
+        "enable_external_access": "false",  # an archive may come from anywhere, and its views may name files
+        "python_enable_replacements": "false",
+        "lock_configuration": "true",
+        "allowed_configs": ["max_vacuum_tasks"],  # of checkpoints
         # an owner's questions are small, and its cores belong to the search
         "threads": str(min(4, os.cpu_count() or 1)) if read_only else "1",
     }
     return duckdb.connect(str(path), read_only=read_only, config=config)
+
+
+def _check_plain(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Refuses an archive that would put functions, types or triggers of its own in the place of DuckDB's.
+
+    The questions are asked of the system's own catalogue by its full name, which no file can cover up.
+    """
+    for what, name in (("function", "functions"), ("type", "types"), ("trigger", "triggers")):
+        condition = "" if what == "trigger" else " WHERE NOT internal"
+        sql = f"SELECT {what}_name FROM system.main.duckdb_{name}(){condition}"
+        if found := connection.execute(sql).fetchall():
+            raise _damaged(path, f"it has a {what} of its own, {str(found[0][0])[:80]!r}, which no archive has")
 
 
 def check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
@@ -136,9 +159,10 @@ def check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     last_blocks = [
         connection.execute(
             "SELECT coalesce(max(greatest(block_id, list_max(additional_block_ids))), -1)"
-            f" FROM pragma_storage_info('{table}') WHERE persistent"
+            " FROM pragma_storage_info(?) WHERE persistent",
+            [table],
         ).fetchall()[0][0]
-        for table in _tables(connection)
+        for table in sorted(_tables(connection) & _TABLES)
     ]
     n_blocks = max([n_used, *(block + 1 for block in last_blocks)])
     n_expected = _BYTES_BEFORE_BLOCKS + block_size * n_blocks if n_blocks else 0
@@ -146,8 +170,8 @@ def check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         raise _damaged(path, f"it is truncated: {path.stat().st_size:,} bytes of at least {n_expected:,}")
 
 
-def _tables(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    return [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()]
+def _tables(connection: duckdb.DuckDBPyConnection) -> set[str]:
+    return {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
 
 
 def _read_ends(connection: duckdb.DuckDBPyConnection) -> None:
@@ -158,6 +182,19 @@ def _read_ends(connection: duckdb.DuckDBPyConnection) -> None:
         for row in last.fetchall():
             for column in columns:
                 connection.execute(f"SELECT {column} FROM {table} WHERE {column} = ?", [row[names.index(column)]])
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Turns what an odd file does to questions about its schema into an error that says so."""
+    try:
+        yield
+    except duckdb.Error as error:
+        if is_file_fault(error) and _translate(path, str(error)) is not None:
+            raise
+        raise _damaged(path, str(error).splitlines()[0]) from error
+    except (IndexError, TypeError, ValueError) as error:
+        raise _damaged(path, "its tables are not those of an archive") from error
 
 
 @contextmanager

@@ -3,8 +3,8 @@
 A request is one line of JSON on a connection of its own; the answer is one or more lines:
 
     {"sql": "SELECT ...", "parameters": [...]}      {"columns": [...], "rows": [...]} ... {"done": true}
-    {"export": "/folder", "format": "parquet", "run_id": null}      {"files": [...]} {"done": true}
 
+An export is made of such questions: whoever asks writes the files, never the owner.
 A fault is {"error": "QueryError", "message": "...", "hint": "..."}. An answer that ends without `done` is none.
 """
 
@@ -26,6 +26,7 @@ from db import errors
 from db.archive import ProgramArchive
 from db.connection import POLL_S, is_owned_here
 from db.errors import ArchiveBusyError, ArchiveError, EvolveError, OldSchemaError, QueryError
+from db.export import export
 from db.queries import Question, Table
 from db.reading import ArchiveReader, ExportFormat
 
@@ -123,11 +124,8 @@ def _answers(archive: ProgramArchive, request: dict[str, Any]) -> Iterator[dict[
     if "sql" in request:
         for batch in archive.batches(request["sql"], request.get("parameters", ()), limit_s=QUERY_LIMIT_S):
             yield {"columns": batch.columns, "rows": batch.rows}
-    elif "export" in request:
-        files = archive.export(Path(request["export"]), request["format"], request.get("run_id"))
-        yield {"files": [str(file) for file in files]}
     else:
-        raise QueryError("a request has the key sql or export", "ask through LiveArchive")
+        raise QueryError("a request has the key sql", "ask through LiveArchive")
 
 
 # ----------------------------------------------------------------------------------------------------------- reader
@@ -162,12 +160,9 @@ class LiveArchive(ArchiveReader):
         return self._follow().query(sql, parameters)
 
     def export(self, target: Path, file_format: ExportFormat, run_id: str | None = None) -> list[Path]:
-        place = Path(target).absolute()  # the owner may live in another folder
-        if self._successor is None:
-            with contextlib.suppress(OwnerGoneError):
-                lines = self._ask({"export": str(place), "format": file_format, "run_id": run_id})
-                return [Path(file) for file in lines[0]["files"]]
-        return self._follow().export(place, file_format, run_id)
+        if run_id is not None:
+            self.run(run_id)
+        return export(self.query, Path(target).absolute(), file_format, run_id)
 
     def close(self) -> None:
         if self._successor is not None:

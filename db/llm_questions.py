@@ -98,10 +98,10 @@ def dialogues_of(run_id: str) -> Question:
 
 
 def last_waiting() -> Question:
-    """The run that started last among those with a question that is not closed."""
+    """The run that was added last among those with a question that is not closed."""
     sql = (
         "SELECT run_id FROM runs WHERE run_id IN (SELECT run_id FROM llm_questions WHERE status != 'closed')"
-        " ORDER BY started_at DESC, rowid DESC LIMIT 1"
+        " ORDER BY rowid DESC LIMIT 1"
     )
     return Question(sql, [])
 

@@ -114,9 +114,14 @@ class ArchiveReader(ABC):
         return {run_id for (run_id,) in self._rows(Question(sql, [problem] * 2))}
 
     def last_unfinished_run(self) -> Run | None:
-        """The run that started last among those that were cut short: what `evolve resume` goes on with."""
-        unfinished = [run for run in self.runs() if run.status in (RunStatus.RUNNING, RunStatus.INTERRUPTED)]
-        return unfinished[-1] if unfinished else None
+        """The run that was added last among those that were cut short: what `evolve resume` goes on with.
+
+        By the order of insertion: a clock may jump back.
+        """
+        cut_short = [RunStatus.RUNNING, RunStatus.INTERRUPTED]
+        sql = "SELECT record FROM runs WHERE status IN (?, ?) ORDER BY rowid DESC LIMIT 1"
+        rows = self._rows(Question(sql, cut_short))
+        return Run.model_validate_json(rows[0][0]) if rows else None
 
     def problems(self) -> list[Problem]:
         """All problems, oldest first."""

@@ -201,6 +201,17 @@ def test_export_goes_where_the_reader_stands(
     server.close()
 
 
+def test_the_owner_writes_no_file_for_a_reader(owner: ProgramArchive, tmp_path: Path) -> None:
+    server = ArchiveServer(owner)
+    target = tmp_path / "written.jsonl"
+    request = {"export": str(target), "format": "jsonl"}
+    assert raw(owner.path, json.dumps(request).encode() + b"\n")[0]["error"] == "QueryError"
+    copy = {"sql": f"COPY (SELECT 1) TO '{target}'"}
+    assert raw(owner.path, json.dumps(copy).encode() + b"\n")[0]["error"] == "QueryError"
+    assert not target.exists()
+    server.close()
+
+
 def test_an_export_that_cannot_be_written_is_named(owner: ProgramArchive, tmp_path: Path) -> None:
     server = ArchiveServer(owner)
     (tmp_path / "file").write_text("")
