@@ -7,16 +7,24 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+JUDGE = "2"
+"""Raised whenever gates refuse what they accepted or time in another way: older verdicts are not reused then."""
+
 
 @lru_cache(maxsize=1)
 def software_versions() -> dict[str, str]:
-    """Versions of Python, torch, triton and, where there is one, the NVIDIA driver."""
+    """Versions of Python, torch, triton, of the gates and, where there is one, the NVIDIA driver."""
     import torch
     import triton
 
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "triton": triton.__version__}
     driver = _driver_version()
-    return {**versions, "driver": driver} if driver else versions
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": triton.__version__,
+        "judge": JUDGE,
+        **({"driver": driver} if driver else {}),
+    }
 
 
 def _driver_version() -> str:
