@@ -71,7 +71,8 @@ def stitch(decomposition: Decomposition, winners: Mapping[str, str]) -> str:
     unknown = winners.keys() - {p.part.name for p in decomposition.parts}
     if unknown:
         raise DecompositionError(f"{decomposition.problem.name} has no part {min(unknown)}")
-    versions = ", ".join(f"{name} {v}" for name, v in sorted(decomposition.versions.items()) if name not in ("driver", "judge"))
+    known = decomposition.versions
+    versions = ", ".join(f"{name} {known[name]}" for name in ("python", "torch", "triton") if name in known)
     won = f"{len(winners)} of {len(decomposition.parts)} parts replaced" if winners else "no part replaced"
     if decomposition.left_out:
         won += f"; left out: {'; '.join(decomposition.left_out)}"
