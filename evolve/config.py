@@ -146,6 +146,14 @@ def load_config(
     return make_config(merged)
 
 
+def in_order(config: RunConfig) -> RunConfig:
+    """The configuration of a run that tells verdicts in the order of asking: as many in flight as it says, else four
+    for each island."""
+    if config.in_order:
+        return config
+    return config.model_copy(update={"in_order": WINDOW_PER_ISLAND * config.islands})
+
+
 def make_config(values: Mapping[str, Any]) -> RunConfig:
     """A RunConfig from plain values, for example those stored with a run.
 

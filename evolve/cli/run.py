@@ -8,11 +8,12 @@ from typing import Any
 
 from evaluators.problems.importable import with_inputs
 from evolve.cli import run_options as opt
+from evolve.cli.console import note
 from evolve.cli.live import watching
 from evolve.cli.model_view import ModelView, finish_model, silent
 from evolve.cli.options import parse_shapes
 from evolve.cli.summary import finish
-from evolve.config import load_config, parse_duration
+from evolve.config import RunConfig, in_order, load_config, parse_duration
 from evolve.models.run import is_taken_apart, run_model
 from evolve.run import run_search
 
@@ -36,6 +37,7 @@ def run(
     model: opt.Models = None,
     parts: opt.PartsChoice = None,
     rng_seed: opt.RngSeed = None,
+    deterministic: opt.Deterministic = False,
     precision: opt.Precision = None,
     strategy: opt.StrategyChoice = None,
     out: opt.Out = None,
@@ -69,6 +71,9 @@ def run(
     }
     layer = {key: _plain(value) for key, value in options.items() if value not in (None, [], {})}
     settings = load_config(problem, preset=preset, file=config, sets=sets or (), options=layer)
+    if deterministic:
+        settings = in_order(settings)
+        note(_what_repeats(settings))
     if is_taken_apart(settings):
         ended = run_model(settings, silent if quiet else ModelView())
         finish_model(ended, archive=settings.archive, module=problem)
@@ -76,6 +81,14 @@ def run(
     with watching(quiet=quiet) as on_event:
         result = run_search(settings, on_event=on_event)
     finish(result, archive=settings.archive)
+
+
+def _what_repeats(config: RunConfig) -> str:
+    """What a run in order promises, and what keeps it from being repeated."""
+    spoils = ["measured latencies"] * (config.device != "cpu") + ["the end by --time"] * (config.time_s is not None)
+    spoils += ["answers of models that are not replayed"] * bool(config.models and not config.llm.replay)
+    text = f"deterministic: {config.in_order} candidates in flight, told in the order of asking"
+    return f"{text}; not repeated: {', '.join(spoils)}" if spoils else text
 
 
 def _plain(value: Any) -> Any:

@@ -15,6 +15,7 @@ from evolve.config import RunConfig
 __all__ = [
     "Archive",
     "Config",
+    "Deterministic",
     "DeviceChoice",
     "Evaluations",
     "Inputs",
@@ -107,6 +108,13 @@ SeedProgram = Annotated[
 ]
 RngSeed = Annotated[
     int | None, _option("--rng-seed", "Seed of all randomness of the search.", key="rng_seed", metavar="N")
+]
+Deterministic = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        help="Tell verdicts in the order of asking: on modelled latencies the same command finds the same programs.",
+    ),
 ]
 Precision = Annotated[
     PrecisionClass | None,

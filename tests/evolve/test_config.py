@@ -4,7 +4,7 @@ import pytest
 
 from db.errors import ConfigError
 from evolve.budget import AS_MANY_AS_FIT
-from evolve.config import RunConfig, known_keys, load_config, make_config, parse_duration, presets
+from evolve.config import RunConfig, in_order, known_keys, load_config, make_config, parse_duration, presets
 
 
 def test_later_layers_win(tmp_path: Path) -> None:
@@ -76,3 +76,8 @@ def test_every_key_is_documented() -> None:
     groups = {"search", "search.selection", "search.knowledge", "judging", "counters", "llm", "cluster"}
     missing = [key for key in known_keys(RunConfig) if key not in groups and f"`{key}`" not in text]
     assert not missing
+
+
+def test_a_run_in_order_has_four_candidates_in_flight_for_each_island_unless_it_says_how_many() -> None:
+    assert in_order(load_config("softmax", options={"islands": 3})).window == 12
+    assert in_order(load_config("softmax", sets=["in_order=5"])).window == 5
