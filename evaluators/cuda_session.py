@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from db.records import PrecisionClass, TensorSpec
+from evaluators.capture.launches import answering_nothing
 from evaluators.capture.torch_ops import OperationNames
 from evaluators.device_memory import SharedRegion, moved, place_value
 from evaluators.gates.integrity import poison_
@@ -176,6 +177,11 @@ class Session(ABC):
 
 class CandidateSession(Session):
     """Runs one candidate: the source comes with the request to load."""
+
+    def serve(self) -> None:
+        """As for any program; launches answer nothing, as in a capture and under the interpreter."""
+        with answering_nothing():
+            super().serve()
 
     def load(self, message: Message) -> Message:
         from evaluators.sandbox.candidate import build, load_candidate
