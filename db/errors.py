@@ -48,6 +48,10 @@ class ArchiveBusyError(ArchiveError):
         return type(self), (self.message, self.hint, self.owner_pid)
 
 
+class UntrustedError(EvolveError, PermissionError):
+    """Code of an archive from elsewhere would run as the user, who has not said that it may."""
+
+
 class QueryError(EvolveError, ValueError):
     """A question that the archive does not understand or may not answer: wrong SQL, or SQL that writes."""
 

@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Literal, NamedTuple
 
+from db.errors import ArchiveError, ProblemError, UntrustedError
 from db.reading import ArchiveReader
-from db.records import DeviceKind, Evaluation, LatencyKind, Outcome, PrecisionClass, Record, Verdict
+from db.records import DeviceKind, Evaluation, LatencyKind, Outcome, PrecisionClass, Problem, Record, Verdict
 from evaluators.opening import open_evaluator
+from evaluators.problems import load_problem, suite_names
 from evaluators.settings import EvaluatorSettings
 from evolve.device import resolve_device
 
@@ -95,6 +97,7 @@ def recheck(
     hardware_id: str | None = None,
     device: Literal["auto", "cuda", "cpu"] = "auto",
     settings: EvaluatorSettings | None = None,
+    trust: bool = False,
     watch: Callable[[Rechecked], None] = lambda _: None,
 ) -> RecheckReport:
     """Runs every gate again on the `top` fastest programs of each grid.
@@ -103,24 +106,67 @@ def recheck(
     beside baselines of this session, on a GPU of the same name. Nothing is written.
 
     Args:
+        settings: in the place of those that each program was judged by.
+        trust: run references that are no built-in problem's, too. They are code of the archive, and run as the user.
         watch: called with each program as it has been judged.
 
     Raises:
+        UntrustedError: a reference would have to be trusted. Nothing has been run.
         NotFoundError: `problem` is not in the archive.
         DeviceError: CUDA was asked for and there is no GPU.
     """
     where = resolve_device(device)
     rechecked: list[Rechecked] = []
     skipped: list[Skipped] = []
-    for grid, evaluations in _grids(archive, top, problem, hardware_id):
+    grids = list(_grids(archive, top, problem, hardware_id))
+    if not trust:
+        _check_trusted(archive, [grid for grid, _ in grids if not _why_not(grid, where)])
+    for grid, evaluations in grids:
         reason = _why_not(grid, where)
         if reason:
             skipped.append(_skipped(archive, grid, len(evaluations), reason))
             continue
-        for one in _judge_again(archive, grid, evaluations, where, settings or EvaluatorSettings()):
-            rechecked.append(one)
-            watch(one)
+        for chosen, group in groupby(evaluations, key=lambda one: settings or _settings_of(archive, one)):
+            for one in _judge_again(archive, grid, list(group), where, chosen):
+                rechecked.append(one)
+                watch(one)
     return RecheckReport(rechecked=tuple(rechecked), skipped=tuple(skipped))
+
+
+def _check_trusted(archive: ArchiveReader, grids: Sequence[Grid]) -> None:
+    for problem in map(archive.problem, dict.fromkeys(grid.problem_id for grid in grids)):
+        if not _is_built_in(problem):
+            raise UntrustedError(
+                f"problem {problem.name!r} of {archive.path} is none of the built-in ones, and its reference would"
+                " run as you, outside the sandbox",
+                f"read it (evolve query \"SELECT record->>'source' FROM problems WHERE problem_id ="
+                f" '{problem.problem_id}'\" --archive {archive.path}), then add --trust",
+            )
+
+
+def _is_built_in(problem: Problem) -> bool:
+    """Whether the problem is one of the suite, at any sizes: the same reference, workloads and tolerances."""
+    if problem.name not in suite_names():
+        return False
+    try:
+        own = load_problem(problem.name, sizes=problem.full.sizes)
+    except ProblemError:
+        return False
+    return own.problem_id == problem.problem_id
+
+
+def _settings_of(archive: ArchiveReader, evaluation: Evaluation) -> EvaluatorSettings:
+    """How the run of an evaluation judged, on secret inputs of now.
+
+    Raises:
+        ArchiveError: what is stored of that is no such settings.
+    """
+    stored = archive.run(evaluation.candidate.run_id).config.get("judging", {})
+    try:
+        return EvaluatorSettings.model_validate(stored).model_copy(update={"secret_seed": None})
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:200]
+        raise ArchiveError(f"a run in {archive.path} has no such settings of judging: {reason}", "") from error
 
 
 def _grids(

@@ -30,6 +30,10 @@ def recheck(
         str | None, typer.Option("--hardware", help="Only this GPU, e.g. nvidia-h200.", metavar="GPU")
     ] = None,
     device: Annotated[Device, typer.Option("--device", help="Where they are judged.")] = Device.AUTO,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run references that are no built-in problem's: code of the archive, as you."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Judge the best programs of an archive again: do they hold?
@@ -38,7 +42,13 @@ def recheck(
     """
     with reading(archive) as reader:
         report = judge_again(
-            reader, top=top, problem=problem, hardware_id=hardware, device=device.value, watch=_tell_progress
+            reader,
+            top=top,
+            problem=problem,
+            hardware_id=hardware,
+            device=device.value,
+            trust=trust,
+            watch=_tell_progress,
         )
     if as_json:
         print_json(_as_json(report))

@@ -10,13 +10,14 @@ import pytest
 from support.runs import make_run, one_evaluation
 
 from db.archive import ProgramArchive
-from db.errors import NotFoundError
+from db.errors import ArchiveError, NotFoundError, UntrustedError
 from db.records import CONFIRM, LatencyKind, Problem
 from evaluators.hardware import load_hardware
 from evaluators.problems import load_problem
+from evaluators.settings import EvaluatorSettings
 from evolve.cli.main import main
 from evolve.queries import reading
-from evolve.recheck import RecheckReport, recheck
+from evolve.recheck import RecheckReport, _settings_of, recheck
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +106,28 @@ def test_the_command_ends_with_1_when_a_claim_does_not_hold(
     code, out, _ = run_command(capsys, str(archive), "--json")
     rows = json.loads(out)["programs"]
     assert code == 1 and [row["holds"] for row in rows] == [False, False, True]
+
+
+def test_a_reference_that_is_not_built_in_is_not_run_unless_trusted(problem: Problem, tmp_path: Path) -> None:
+    marker = tmp_path / "ran"
+    other = problem.model_copy(update={"source": problem.source + f"\nopen({str(marker)!r}, 'w')\n"})
+    run = make_run(other, kind=LatencyKind.MODELLED).model_copy(update={"hardware": load_hardware("h100")})
+    with ProgramArchive.open(tmp_path / "evolve.duckdb") as opened:
+        opened.add_problem(other)
+        opened.add_run(run)
+        opened.insert([one_evaluation(other, run, 0, 30.0, source=problem.seeds[0])])
+        with pytest.raises(UntrustedError, match="swiglu"):
+            recheck(opened, device="cpu")
+    assert not marker.exists()
+
+
+def test_the_settings_are_those_of_the_run_on_secret_inputs_of_now(problem: Problem, tmp_path: Path) -> None:
+    config = {"judging": {"baselines": ["eager"], "secret_seed": 3}}
+    run = make_run(problem).model_copy(update={"config": config})
+    found = one_evaluation(problem, run, 0, 30.0)
+    with ProgramArchive.open(tmp_path / "evolve.duckdb") as opened:
+        opened.add_run(run)
+        assert _settings_of(opened, found) == EvaluatorSettings(baselines=("eager",))
+        opened.update_run(run.model_copy(update={"config": {"judging": {"baselines": []}}}))
+        with pytest.raises(ArchiveError, match="no such settings"):
+            _settings_of(opened, found)
