@@ -328,6 +328,40 @@ def read_changed_archive(data: bytes, rng: random.Random, folder: Path) -> None:
     read_archive(path.read_bytes(), rng, folder)
 
 
+def _schemas() -> list[bytes]:
+    """Statements of SQL, a line each, that an archive may have been changed with."""
+    target = Path(tempfile.gettempdir(), "evolve-fuzz-written")
+    copy = f"COPY (SELECT 1) TO '{target}'"
+    names = ["t') LIMIT 0; " + copy + "; --", "a b", "select", "'", "runs; DROP TABLE runs", "\u2028", "x" * 500]
+    calls = ("max", "min", "coalesce", "greatest", "list_max", "count", "arg_min", "hash", "starts_with", "+", "||")
+    views = (f"read_text('{target}')", "read_csv('/etc/passwd')", "glob('/*')", "no_such_table", "range(1000)")
+    tables = ("runs", "evaluations", "problems", "schema_migrations", "cell_bests", "llm_calls")
+    lines = [f'CREATE TABLE "{name}" (x INTEGER)' for name in names]
+    lines += [f'CREATE MACRO "{call}"(a) AS 7' for call in calls]
+    lines += [f"CREATE VIEW odd{n} AS SELECT * FROM range(3), range(4)" for n in range(2)]
+    lines += [f"DROP TABLE {table}; CREATE VIEW {table} AS SELECT * FROM range(9)" for table in tables]
+    lines += [f"DROP VIEW elites; CREATE VIEW elites AS SELECT * FROM {view}" for view in views]
+    lines += [f"ALTER TABLE {table} ADD COLUMN odd INTEGER" for table in tables]
+    lines += ["CREATE SEQUENCE odd", "CREATE TYPE JSON AS INTEGER", "UPDATE schema_migrations SET version = -version"]
+    return [line.encode() for line in lines]
+
+
+def read_odd_schema(data: bytes, rng: random.Random, folder: Path) -> None:
+    """An archive whose schema was changed. Nothing may be written but the archive."""
+    import duckdb
+
+    path, target = folder / "odd.duckdb", Path(tempfile.gettempdir(), "evolve-fuzz-written")
+    path.write_bytes(_archive())
+    statements = [data, *rng.choices(_schemas(), k=rng.choice((0, 1, 3)))]
+    # what is itself refused here is no schema; the files that it would write are not the archive's doing
+    with duckdb.connect(str(path), config={"enable_external_access": "false"}) as connection:
+        for statement in statements:
+            with contextlib.suppress(duckdb.Error):
+                connection.execute(statement.decode(errors="replace"))
+    read_archive(path.read_bytes(), rng, folder)
+    assert not target.exists()
+
+
 def _records() -> list[bytes]:
     import duckdb
 
@@ -394,6 +428,7 @@ TARGETS = (
     Target("configs", 2000, _configs, TEXT_MUTATIONS, read_config),
     Target("archives", 600, lambda: [_archive()], BYTE_MUTATIONS, read_archive),
     Target("records", 500, _records, (swap_values, swap_values, insert_junk), read_changed_archive),
+    Target("schemas", 300, _schemas, (insert_junk, swap_tokens, flip_bytes), read_odd_schema),
     Target("reports", 900, _reports, TEXT_MUTATIONS, read_ncu),
     Target("knowledge", 1000, _knowledge_files, TEXT_MUTATIONS, read_knowledge_file),
 )

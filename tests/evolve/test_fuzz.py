@@ -24,6 +24,7 @@ SAMPLE = {
     "configs": 60,
     "archives": 12,
     "records": 12,
+    "schemas": 12,
     "reports": 15,
     "knowledge": 60,
 }
