@@ -61,7 +61,6 @@ def test_the_methods_are_those_of_the_archive(actor: Any, tmp_path: Path) -> Non
     answer(actor.update_run.remote(run(status=RunStatus.FINISHED)))
     assert answer(actor.run.remote("r1")).status is RunStatus.FINISHED
     assert answer(actor.query.remote("SELECT count(*) FROM programs WHERE true")).rows == [(3,)]
-    assert answer(actor.export.remote(str(tmp_path / "out.parquet"), "parquet")) == [tmp_path / "out.parquet"]
 
 
 def test_inserts_at_once_are_counted_one_by_one(actor: Any) -> None:
