@@ -77,8 +77,7 @@ def collect_knowledge(config: RunConfig, problem: str, latency_kind: LatencyKind
     """What a run that starts at a moment may know: of its archive and those it is seeded from, or of a file.
 
     Recipes come from other problems than the run's own: what is known of that one, seeds carry. A run that asks for the
-    reference's precision follows none of a `relaxed` winner. Where the archives know
-    nothing of this kind of latency, what ships with evolve takes their place.
+    reference's precision follows none of a `relaxed` winner. What ships with evolve is known beside what archives hold.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -91,10 +90,9 @@ def collect_knowledge(config: RunConfig, problem: str, latency_kind: LatencyKind
         return fit(read_knowledge(Path(config.knowledge)))
     places = dict.fromkeys(Path(path).resolve() for path in (config.archive, *config.seed_from))
     found = [_from_archive(place, problem, latency_kind, at_s) for place in places]
+    found.append(shipped_knowledge())
     evidence = [one for knowledge in found for one in knowledge.evidence]
-    recipes = distinct([one for knowledge in found for one in knowledge.recipes])
-    known = fit(Knowledge(evidence, recipes))
-    return known if known.evidence else fit(shipped_knowledge())
+    return fit(Knowledge(evidence, distinct([one for knowledge in found for one in knowledge.recipes])))
 
 
 def _from_archive(path: Path, problem: str, latency_kind: LatencyKind, at_s: float) -> Knowledge:
@@ -113,7 +111,7 @@ def _fit_for(
 
 
 def shipped_knowledge() -> Knowledge:
-    """What a run knows that starts with an empty archive."""
+    """What every run knows that is not told to know a file, or nothing."""
     return parse_knowledge((resources.files("configs") / "knowledge.json").read_text(), "configs/knowledge.json")
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Set
 from functools import lru_cache
 
 from db.knowledge import TechniqueEvidence
@@ -27,7 +28,8 @@ those that it comes right after. Chosen by predicting each of ten problems on an
 
 N_ADVISED = 8
 ADVICE = 1.5
-"""How many techniques of the catalogue are advised in a state, and how much likelier each is taken to improve there."""
+"""How many techniques of the catalogue are advised in a state, of those that operators apply and of those that only
+language models can, and how much likelier each is taken to improve there."""
 
 PAIR_LIMITS = (0.5, 2.0)
 """What the technique before may change about the next one: at most a factor of two."""
@@ -57,6 +59,7 @@ class Ledger:
         self._before: dict[Key, Tally] = {}
         self._here: dict[Key, Tally] = {}
         self._beliefs: dict[str, dict[Key, Belief]] = {}  # by technique, until its next verdict
+        self._known_advice: dict[str, Set[str]] = {}  # by state
         self._moved: set[tuple[str, str]] = set()  # techniques and levels of which any move is known
         self.states: set[str] = set()
 
@@ -65,16 +68,24 @@ class Ledger:
     def open(self, prior: PriorKnowledge, hardware_id: str, latency_kind: LatencyKind | None) -> list[Counted]:
         """Takes in what is known of this kind of latency, for this GPU; says what each piece of evidence counts."""
         counted = []
+        n_tried: Counter[Key] = Counter()
         for evidence in prior.evidence:
             if evidence.latency_kind == latency_kind:
                 counts = _weighed(evidence, self._weight_of(evidence, hardware_id, prior.at_s))
                 self.states.update((evidence.state,) if evidence.state else ())
                 for key in self._keys(evidence.technique, evidence.state, evidence.move, evidence.previous):
                     self._before.setdefault(key, Tally()).add(counts)
+                    n_tried[key] += evidence.n_tried
                 counted.append((evidence, counts))
-        for tally in self._before.values():
-            tally.cap(self._settings.most_tries)
+        for key, tally in self._before.items():
+            tally.cap(self._most_tries(tally, n_tried[key]))
         return counted
+
+    def _most_tries(self, tally: Tally, n_tried: int) -> float:
+        """For how many tries a tally counts at most: fewer, where it is old or of another GPU, however large it is."""
+        settings = self._settings
+        undiminished = n_tried * settings.earlier_weight
+        return settings.most_tries * (tally.tried / undiminished if undiminished else 1.0)
 
     def enter(self, attempt: Attempt) -> None:
         """Books an attempt of this run."""
@@ -129,11 +140,21 @@ class Ledger:
         prior = self._kind_priors.get(technique, {}).get(kernel_kind_of(state), self._priors.get(technique, PRIOR))
         belief = Belief.prior(prior, OPERATOR_TRIES)
         belief = self._narrowed(belief, (technique, ""), OPERATOR_TRIES)
-        if technique in advised_in(state):
+        if technique in self._advised(state):
             belief = belief.likelier(ADVICE)
         for level in levels_of(state)[1:]:
             belief = self._narrowed(belief, (technique, level), LEVEL_TRIES)
         return belief
+
+    def _advised(self, state: str) -> Set[str]:
+        """What the catalogue advises in a state: the best of what operators apply, and the best of the rest."""
+        if state not in self._known_advice:
+            names = advised_in(state)
+            own, others = (
+                [name for name in names if (name in self._priors) is is_own][:N_ADVISED] for is_own in (True, False)
+            )
+            self._known_advice[state] = {*own, *others}
+        return self._known_advice[state]
 
     def _move(self, technique: str, state: str, move: str) -> Belief:
         belief = self.belief(technique, state)
@@ -154,14 +175,13 @@ def _weighed(evidence: TechniqueEvidence, weight: float) -> Counts:
 
 
 @lru_cache(maxsize=1024)
-def advised_in(state: str) -> frozenset[str]:
-    """What the catalogue advises in a state; nothing for a key that it does not know."""
+def advised_in(state: str) -> tuple[str, ...]:
+    """What the catalogue advises in a state, best first; nothing for a key that it does not know."""
     try:
         known = PerformanceState.parse(state)
     except ValueError:
-        return frozenset()
-    names = techniques_for(known.primary, known.secondary, known.limiter, known.kernel_kind)
-    return frozenset(names[:N_ADVISED])
+        return ()
+    return tuple(techniques_for(known.primary, known.secondary, known.limiter, known.kernel_kind))
 
 
 def _move_levels(state: str) -> tuple[str, ...]:

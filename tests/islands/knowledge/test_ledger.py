@@ -10,7 +10,7 @@ from attempts import GPU, LOST, MATMUL, NOW_S, OTHER_ROW, ROW, SCAN, WON, attemp
 from db.knowledge import TechniqueEvidence
 from db.records import LatencyKind
 from islands.knowledge.calibration import LIMITS, Calibration
-from islands.knowledge.ledger import DAY_S, PAIR_LIMITS, Ledger, advised_in
+from islands.knowledge.ledger import DAY_S, N_ADVISED, PAIR_LIMITS, Ledger, advised_in
 from islands.knowledge.situation import levels_of
 from islands.knowledge.tally import Belief, Tally, counts_of
 from islands.settings import KnowledgeSettings
@@ -87,6 +87,16 @@ def test_another_gpu_counts_less() -> None:
     assert own > other > none == chance(ledger())
 
 
+@pytest.mark.parametrize("n_tried", [4, 400])
+def test_age_and_distance_count_however_much_was_tried(n_tried: int) -> None:
+    def believed(days: float = 0.0, gpu: str = GPU) -> float:
+        known = evidence(n_tried=n_tried, n_improved=n_tried, last_at_s=NOW_S - days * DAY_S, hardware_id=gpu)
+        return chance(ledger(known, half_life_days=10, other_gpu_weight=0.5))
+
+    assert believed() > believed(gpu="nvidia-a100") == pytest.approx(believed(days=10))
+    assert believed(days=10) > believed(days=40) > chance(ledger())
+
+
 def test_modelled_evidence_says_nothing_about_measurements() -> None:
     assert chance(ledger(evidence(latency_kind=LatencyKind.MODELLED))) == chance(ledger())
 
@@ -131,10 +141,17 @@ def test_moves_are_told_apart() -> None:
 
 def test_the_catalogue_is_believed_a_little() -> None:
     names = advised_in(ROW)
-    assert 0 < len(names) <= 8 and advised_in("nonsense") == advised_in("") == frozenset()
-    name = sorted(names)[0]
+    assert len(names) > N_ADVISED and advised_in("nonsense") == advised_in("") == ()
+    name = names[0]
     assert ledger().belief(name, ROW).mean > ledger().belief(name, "").mean
     assert ledger().belief("not in it", ROW).mean == pytest.approx(ledger().belief("not in it", "").mean)
+
+
+def test_advice_on_what_only_models_can_do_crowds_out_no_operator() -> None:
+    *_, last = advised_in(ROW)
+    made = Ledger({last: 0.03}, KnowledgeSettings())
+    assert made.belief(last, ROW).mean > made.belief(last, "").mean
+    assert ledger().belief(last, ROW).mean == pytest.approx(ledger().belief(last, "").mean)  # no operator there
 
 
 def test_a_failure_is_a_try_and_nothing_else() -> None:
