@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from db.errors import DeviceError
 from db.records import Gate, GateResult, Hardware, Latency, LatencyKind, PrecisionClass, Problem
 from evaluators.baselines import Baseline, n_calls_for
 from evaluators.cascade import Cascade, Refusal
@@ -85,6 +86,11 @@ class Paired(NamedTuple):
         return [b / p for p, b in zip(self.program_us, self.baseline_us, strict=True)]
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether the GPU had no room left, also where a reference or its inputs were what asked for it."""
+    return any(isinstance(one, torch.OutOfMemoryError) for one in (error, error.__cause__))
+
+
 class Judgement:
     """The gates that need the GPU. Whoever calls holds its lock."""
 
@@ -106,8 +112,10 @@ class Judgement:
         except SessionLost as lost:
             self._session.end()
             raise Refusal(gate, str(lost)) from lost
-        except torch.OutOfMemoryError as error:  # the judge's own: the child left it nothing
-            self._session.end()
+        except (torch.OutOfMemoryError, DeviceError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self._session.end()  # the memory is the judge's own: the child left it nothing
             torch.cuda.empty_cache()
             raise Refusal(gate, "it leaves no memory on the GPU to compare its outputs") from error
 
