@@ -14,7 +14,7 @@ from torch import Tensor
 from db.records import Gate, GateResult, Workload
 from evaluators.cascade import Refusal
 from evaluators.device_memory import Canary, Region, SharedRegion, lay_out, moved, place_value
-from evaluators.gates.integrity import check_canaries, check_inputs, check_weights, poison_
+from evaluators.gates.integrity import bits, check_canaries, check_inputs, check_weights, poison_
 from evaluators.gates.layout import borrowed_outputs
 from evaluators.input_sets import Drawn, InputSet, ReferenceSets
 from evaluators.sandbox.client import ChildEnded, Exit
@@ -132,7 +132,7 @@ class Slot:
         for k in range(self.places[workload.name]["n_sets"] if n_sets is None else n_sets):
             values = draws[k % len(draws)]
             given = self.given(workload, k)
-            pairs += [(g, v) for g, v in zip(given, values, strict=True) if isinstance(v, Tensor)]
+            pairs += [(bits(g), bits(v)) for g, v in zip(given, values, strict=True) if isinstance(v, Tensor)]
         if pairs:
             torch._foreach_copy_([given for given, _ in pairs], [value for _, value in pairs])
         self._wait()

@@ -43,16 +43,19 @@ def has_same_bytes(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors of one shape and dtype hold the same bits, NaN payloads included."""
     if a.numel() == 0:
         return True
-    return bool(torch.equal(_bits(a), _bits(b)))
+    return bool(torch.equal(bits(a), bits(b)))
 
 
 def differing(pairs: Sequence[tuple[Tensor, Tensor]]) -> list[int]:
     """Positions of the pairs of one shape and dtype that hold other bits; the device is waited for once."""
-    found = [(_bits(a) != _bits(b)).any() for a, b in pairs]
+    found = [(bits(a) != bits(b)).any() for a, b in pairs]
     return torch.stack(found).nonzero().flatten().tolist() if found else []
 
 
-def _bits(values: Tensor) -> Tensor:
+def bits(values: Tensor) -> Tensor:
+    """The same memory as whole numbers, which every operation takes: those on lists of tensors do not know every dtype.
+    Values that are conjugated or negated only when they are read are written out first."""
+    values = values.detach().resolve_conj().resolve_neg()
     width = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}[values.element_size()]
     return (torch.view_as_real(values) if values.element_size() == 16 else values).view(width)
 

@@ -44,6 +44,8 @@ class Exactness(NamedTuple):
 
 def max_abs_error(values: Tensor, exact: Tensor) -> float:
     """max|values - exact| in float64 over the elements where `exact` is finite; 0 when there is none."""
+    if not exact.numel():
+        return 0.0
     largest = values.new_zeros((), dtype=exact.dtype)
     for v, e in zip(values.reshape(-1).split(CHUNK), exact.reshape(-1).split(CHUNK), strict=True):
         error = (v.to(exact.dtype) - e).abs_().nan_to_num_(0.0, 0.0, 0.0)
@@ -53,8 +55,8 @@ def max_abs_error(values: Tensor, exact: Tensor) -> float:
 
 def reference_error(reference: Tensor, exact: Tensor) -> ReferenceError64:
     """The reference's own error against float64, and its largest finite value."""
-    largest = reference.abs().double().nan_to_num(0.0, 0.0, 0.0).max()
-    value = float(largest.item())
+    largest = reference.abs().double().nan_to_num(0.0, 0.0, 0.0)
+    value = float(largest.max().item()) if reference.numel() else 0.0
     return ReferenceError64(max_abs_error(reference, exact), value, torch.finfo(reference.dtype).eps * value)
 
 

@@ -31,6 +31,14 @@ def test_bits_are_compared_not_values():
     assert not integrity.has_same_bytes(complex_values, complex_values.conj().resolve_conj())
 
 
+def test_bits_of_what_is_conjugated_when_it_is_read_are_those_that_are_read() -> None:
+    values = torch.complex(torch.ones(3), torch.ones(3))
+    assert not integrity.has_same_bytes(values.conj(), values)
+    assert integrity.has_same_bytes(values.conj(), torch.complex(torch.ones(3), -torch.ones(3)))
+    leaf = torch.ones(2, requires_grad=True)
+    assert not integrity.bits(leaf).requires_grad and integrity.bits(leaf).data_ptr() == leaf.data_ptr()
+
+
 def test_all_that_differs_is_found_at_once():
     same, other, nothing = torch.ones(3), torch.tensor([1.0, 1.0, -1.0]), torch.empty(0)
     flags = torch.tensor([True, False])

@@ -71,3 +71,8 @@ def test_the_worst_output_counts():
     fine, off = ReferenceError64(1e-6, 1.0), ReferenceError64(1e-6, 1.0)
     result, ratio = model_gate([exactness(1e-6, fine), exactness(1.0, off)], RELAXED)
     assert not result.passed and ratio == pytest.approx(1e6) and "every bound" in result.reason
+
+
+def test_an_output_without_elements_has_no_error() -> None:
+    nothing = torch.empty(0, 4)
+    assert reference_error(nothing, nothing.double()) == (0.0, 0.0, 0.0)
