@@ -259,8 +259,9 @@ class ModelNew(nn.Module):
 
 @pytest.fixture(scope="module")
 def product() -> Problem:
-    loose = problem_of(PRODUCT, PRODUCT_KERNEL.replace("PRECISION", "ieee"), n=33)
-    return loose.model_copy(update={"tolerances": {"float32": Tolerance(rtol=0.5, atol=0.5)}})
+    # as loose as a problem may be at these sizes: see `problems.bounds`
+    loose = problem_of(PRODUCT, PRODUCT_KERNEL.replace("PRECISION", "ieee"), n=257)
+    return loose.model_copy(update={"tolerances": {"float32": Tolerance(rtol=0.5, atol=0.1)}})
 
 
 @pytest.mark.parametrize("wanted", list(PrecisionClass))

@@ -94,15 +94,15 @@ STALE = """place = (out_ptr.to(tl.int64) >> 24) % 256
 ROW_0_ALONE = "n_left = tl.where(tl.load(x_ptr) == tl.load(x_ptr + 1), n_cols, 0)"
 COUNTS_IN_A_WEIGHT = "tl.store(count_ptr, tl.load(count_ptr) + 1, mask=row == 0)"
 BEHIND_THE_END = "tl.store(x_ptr + n_rows * n_cols, 0.5, mask=row == 0)"
+# first looks ask for several replays at once, what is compared with the baseline for one at a time
 CLAIMS_A_TENTH = """import evaluators.timing as timing
 
-honest, calls = timing._timed_each, [0]
+honest = timing._timed_each
 
 
 def lying(*arguments):
-    calls[0] += 1
     found = honest(*arguments)
-    return found if calls[0] < 4 else [seconds / 10 for seconds in found]
+    return found if len(found) > 1 else [seconds / 10 for seconds in found]
 
 
 timing._timed_each = lying"""
