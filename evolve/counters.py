@@ -150,3 +150,20 @@ def revised(evaluation: Evaluation, profile: Profile, hardware: Hardware) -> Ver
     source = evaluation.candidate.source
     bottleneck = diagnose(profile, source, verdict.captures, architecture, tier, verdict.precision)
     return verdict.model_copy(update={"profile": profile, "tier": tier, "bottleneck": bottleneck})
+
+
+def as_counted(verdict: Verdict, earlier: Sequence[Verdict]) -> Verdict:
+    """A second judgement with what counters said of the same work before: nobody reads them again, and its own profile
+    is provisional. Equal profile and source have an equal diagnosis."""
+    known = next((e for e in earlier if _is_counted(e) and _work_of(e) == _work_of(verdict)), None)
+    if known is None or not verdict.is_correct or _is_counted(verdict):
+        return verdict
+    return verdict.model_copy(update={name: getattr(known, name) for name in ("profile", "tier", "bottleneck")})
+
+
+def _is_counted(verdict: Verdict) -> bool:
+    return verdict.profile is not None and verdict.profile.source == "ncu"
+
+
+def _work_of(verdict: Verdict) -> str:
+    return verdict.fingerprint or verdict.program_id

@@ -16,7 +16,7 @@ from evolve.allowance import Allowance
 from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.correspondence import Client, Correspondence, OnAnswer
-from evolve.counters import CounterQueue
+from evolve.counters import CounterQueue, as_counted
 from evolve.events import Judged, Migrated, ModelsSilent, OnEvent, Progress, Ticked
 from evolve.founding import Founding
 from evolve.judging import Judge
@@ -299,13 +299,15 @@ class Search:
     async def confirm(self, n: int) -> None:
         """Judge the fastest programs once more, with fresh timings: a winner may have been lucky.
 
-        The fastest of them is the result. Where none passes again, the next `n` are tried.
+        The fastest of them is the result. Where none passes again, the next `n` are tried. What counters said of them
+        stays true.
         """
         fastest = self._meter.fastest()
+        earlier = [evaluation.verdict for evaluation in fastest]
         for index in range(N_CONFIRM_ROUNDS):
             chosen = fastest[index * n : (index + 1) * n]
             candidates = [self._second_look(evaluation) for evaluation in chosen]
-            verdicts = await self._judge.judge_again(candidates)
+            verdicts = [as_counted(v, earlier) for v in await self._judge.judge_again(candidates)]
             evaluations = [Evaluation(candidate=c, verdict=v) for c, v in zip(candidates, verdicts, strict=True)]
             await answer(self._archive.insert.remote(evaluations))
             if self._meter.confirm(evaluations):

@@ -16,7 +16,7 @@ from db.profile import Profile
 from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
 from evaluators.profiling.costs import START_S
 from evolve.config import CounterSettings
-from evolve.counters import FIRST_PATIENCE_S, MAX_FAILURES, N_FIRST, CounterQueue, revised
+from evolve.counters import FIRST_PATIENCE_S, MAX_FAILURES, N_FIRST, CounterQueue, as_counted, revised
 from evolve.events import CounterReport
 from evolve.judging import ActorPool
 
@@ -174,3 +174,16 @@ def test_counters_revise_profile_tier_and_bottleneck_and_nothing_else() -> None:
         name for name in type(verdict).model_fields if getattr(verdict, name) != getattr(evaluation.verdict, name)
     }
     assert changed == {"profile", "tier", "bottleneck"}
+
+
+def test_a_second_judgement_takes_over_the_counters_of_equal_work_only() -> None:
+    first = made(0, 90.0)
+    counted = revised(first, Profile(source="ncu", memory_sol_pct=91.0, duration_us=90.0), RUN.hardware)
+    again = first.verdict.model_copy(update={"candidate_id": "again"})
+    assert as_counted(again, [counted]) == counted.model_copy(update={"candidate_id": "again"})
+    assert as_counted(again, [first.verdict]) == again
+    assert as_counted(made(1, 80.0).verdict, [counted]) == made(1, 80.0).verdict
+    alike = [v.model_copy(update={"fingerprint": "work"}) for v in (counted, made(1, 90.0).verdict)]
+    assert as_counted(alike[1], alike[:1]).profile == counted.profile
+    failed = made(0, None).verdict.model_copy(update={"program_id": counted.program_id, "fingerprint": ""})
+    assert as_counted(failed, [counted]) == failed

@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from support.runs import make_evaluations, make_problem, make_run, one_evaluation
 
-from db.records import LatencyKind
+from db.profile import Profile
+from db.records import Evaluation, LatencyKind
 from evolve.reports.build import flatten, render
 from evolve.reports.charts import Scale, convergence, heat_colour, heat_map
 from evolve.reports.facts import gather
@@ -190,3 +191,18 @@ def test_a_program_that_no_seed_led_to_is_not_called_the_seed() -> None:
     assert "the seed itself is the fastest" in seed and "From the seed to program" in seed
     assert "the seed itself" not in stitched and "From the first program to" in stitched
     assert "no seed led to it" in stitched
+
+
+def test_the_roofline_says_where_the_figures_of_its_points_come_from() -> None:
+    run = make_run(PROBLEM)
+    evaluations = [one_evaluation(PROBLEM, run, n, us) for n, us in enumerate((90.0, 80.0))]
+    again = one_evaluation(PROBLEM, run, 2, 81.0, source="VALUE = 1", parents=evaluations[1:], operator="confirm")
+    sources = ("ncu", "compiled", "none")  # the last is of a second judgement, which is not drawn
+    told = [_profiled(e, source) for e, source in zip((*evaluations, again), sources, strict=True)]
+    assert "Figures come from compiled and ncu." in render(gather(PROBLEM, run, told))
+
+
+def _profiled(evaluation: Evaluation, source: str) -> Evaluation:
+    verdict = evaluation.verdict
+    profile = Profile.model_validate({**(verdict.profile or Profile(source="none")).model_dump(), "source": source})
+    return evaluation.model_copy(update={"verdict": verdict.model_copy(update={"profile": profile})})

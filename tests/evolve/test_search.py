@@ -15,14 +15,17 @@ import ray
 from support.llm_clients import client_of, spec
 from support.llm_server import Asked, LlmServer, Reply, answer, failing
 from support.parents import kernel_sources
-from support.runs import make_problem
+from support.runs import make_hardware, make_problem
 from support.workers import MadeUpEvaluator, MadeUpPreparer, make_candidate, make_report, make_verdict
 
 from db.actor import ArchiveActor
 from db.errors import SeedError
+from db.measures import Tier
+from db.profile import Profile
 from db.records import EntryPoint, Evaluation, Lineage, PrecisionClass
 from evolve import correspondence
 from evolve.budget import Budget
+from evolve.counters import revised
 from evolve.events import Event, Judged, Migrated, ModelsSilent, NoAnswer, Ticked
 from evolve.judging import ActorPool, JudgePool
 from evolve.progress import ProgressMeter
@@ -216,6 +219,22 @@ def test_winners_are_judged_again_and_a_lucky_one_loses(stage: StageMaker) -> No
     assert play.meter.best.verdict.latency.device_us == 60.0 and play.meter.best.candidate.candidate_id in {
         e.candidate.candidate_id for e in looks
     }
+
+
+def test_a_winner_that_is_judged_again_keeps_what_counters_said_of_it(stage: StageMaker) -> None:
+    play = stage()
+    play.play(lambda: play.search.seed([seed(us=50.0, work="A"), seed(us=60.0, work="B")]))
+    counted, other = play.meter.fastest()
+    profile = Profile(source="ncu", memory_sol_pct=91.0, dram_pct=91.0, duration_us=50.0)
+    verdict = revised(counted, profile, make_hardware())
+    play.play(lambda: play.search.recell([verdict]), lambda: play.search.confirm(2))
+    kept = {e.verdict.program_id: e.verdict for e in play.kept() if e.candidate.lineage.operator == CONFIRM}
+    again = kept[counted.verdict.program_id]
+    assert again.candidate_id != verdict.candidate_id and again.is_correct
+    assert (again.profile, again.tier, again.bottleneck) == (profile, verdict.tier, verdict.bottleneck)
+    assert again.tier is Tier.NEAR_OPTIMAL and again.bottleneck is not None
+    assert play.meter.best is not None and play.meter.best.verdict == again
+    assert kept[other.verdict.program_id].profile == other.verdict.profile  # which nobody read counters of
 
 
 def test_where_no_winner_passes_again_the_next_are_tried(stage: StageMaker) -> None:
