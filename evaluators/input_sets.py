@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from db.errors import ProblemError
+from db.errors import DeviceError, ProblemError
 from db.records import Problem, Tolerance, Workload
 from evaluators.gates.correctness import compare
 from evaluators.gates.model_gate import ReferenceError64, reference_error
@@ -219,7 +219,11 @@ class ReferenceSets:
         try:
             is_fair = self._is_fair(wanted, self.drawn(wanted))
         except ProblemError:  # a reference need not take inputs of another size or sign
-            return False
+            is_fair = False
+        except (DeviceError, torch.OutOfMemoryError):
+            if wanted.variant not in ADVERSARIAL:
+                raise
+            is_fair = False  # what is fair to ask takes more memory than to judge
         if not is_fair:
             self._forget(wanted)
         if wanted.variant == "flipped" and wanted.workload.role == "small":

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 import torch
 
-from db.errors import ProblemError
+from db.errors import DeviceError, ProblemError
 from db.records import Problem, Tolerance, Workload
 from evaluators.gates.integrity import has_same_bytes
 from evaluators.input_sets import Drawn, ReferenceSets, list_sets, n_bytes_of, sets_of
@@ -158,6 +158,13 @@ def test_a_bound_leaves_room_for_the_last_bits_of_the_inputs() -> None:
     drawn = adversarial("torch.sin(x)")
     assert 1.3e-3 < drawn["large"].tolerances[0].atol < 1e-2  # sines of thousands
     assert drawn["tiny"].tolerances[0].atol < 1.001e-3
+
+
+def test_adversarial_values_that_take_too_much_memory_are_left_out_and_others_are_not() -> None:
+    hungry = "x * 2 if float(x.abs().max()) < LIMIT else (_ for _ in ()).throw(torch.OutOfMemoryError('CUDA'))"
+    assert set(adversarial(hungry.replace("LIMIT", "500.0"))) == {"tiny", "negative", "constant_rows"}
+    with pytest.raises(DeviceError, match="does not fit"):
+        adversarial(hungry.replace("LIMIT", "8.0"))
 
 
 def test_one_nan_is_one() -> None:
