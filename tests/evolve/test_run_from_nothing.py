@@ -92,7 +92,7 @@ def test_rubbish_then_a_wrong_kernel_then_a_right_one_founds_a_search(tmp_path: 
     assert (wrong.candidate.lineage.operator, wrong.verdict.outcome) == ("synthesize", Outcome.FAILED)
     assert first.candidate.lineage.model == "openai/scripted" and first.verdict.is_correct
     model = next(gate for gate in first.verdict.gates if gate.gate is Gate.MODEL)
-    assert model.evidence["first_program"]["n_within"] == 3
+    assert model.evidence["first_program"]["n_within"] >= 3
     assert first.verdict.latency is not None and first.verdict.latency.baseline_name == "eager"
     assert len(later) == 6 and all(not e.candidate.lineage.model and e.candidate.lineage.parents for e in later)
 
