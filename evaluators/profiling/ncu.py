@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections.abc import Sequence
@@ -10,6 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 NVIDIA_PARAMS = Path("/proc/driver/nvidia/params")
+PROCESS_STATUS = Path("/proc/self/status")
+CAP_SYS_ADMIN = 21  # bit of CapEff, capabilities(7)
 REPORT = "report.ncu-rep"
 SECTIONS = (
     *("SpeedOfLight", "Occupancy", "LaunchStats", "MemoryWorkloadAnalysis"),
@@ -37,13 +38,20 @@ def find_ncu() -> str | None:
     return str(max(places)) if places else None
 
 
-def is_profiling_restricted(params: Path = NVIDIA_PARAMS) -> bool:
-    """Whether the driver keeps performance counters from this user (RmProfilingAdminOnly)."""
+def is_profiling_restricted(params: Path = NVIDIA_PARAMS, status: Path = PROCESS_STATUS) -> bool:
+    """Whether the driver keeps performance counters from this process: it wants CAP_SYS_ADMIN (RmProfilingAdminOnly),
+    which root in a container may lack and others may have. False where either file cannot be read."""
     try:
-        text = params.read_text()
+        is_for_admins = "RmProfilingAdminOnly: 1" in params.read_text()
+        return is_for_admins and not _effective_capabilities(status.read_text()) >> CAP_SYS_ADMIN & 1
     except OSError:
         return False
-    return "RmProfilingAdminOnly: 1" in text and os.geteuid() != 0
+
+
+def _effective_capabilities(status: str) -> int:
+    """The bits of CapEff in the text of /proc/PID/status; all of them where it has none."""
+    found = re.search(r"^CapEff:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return int(found[1], 16) if found else -1
 
 
 def profile_command(ncu: str, program: Sequence[str]) -> list[str]:

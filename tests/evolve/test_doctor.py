@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -84,16 +83,32 @@ def test_a_shadowed_package_is_a_warning(tmp_path: Path, monkeypatch: pytest.Mon
     assert statuses["package db"] is Status.OK
 
 
+ALL_BUT_SYS_ADMIN, ONLY_SYS_ADMIN = "000001ffffdfffff", "0000000000200000"
+
+
 @pytest.mark.parametrize(
-    ("text", "restricted"), [("RmProfilingAdminOnly: 1\n", True), ("RmProfilingAdminOnly: 0\n", False)]
+    ("admins_only", "capabilities", "restricted"),
+    [
+        pytest.param(1, ALL_BUT_SYS_ADMIN, True, id="root of a container without the capability"),
+        pytest.param(1, "0000000000000000", True, id="a user"),
+        pytest.param(1, ONLY_SYS_ADMIN, False, id="a user with the capability"),
+        pytest.param(0, "0000000000000000", False, id="everybody may"),
+    ],
 )
-def test_the_permission_for_counters_is_read_from_the_driver(
-    text: str, restricted: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_permission_for_counters_hangs_on_the_driver_and_the_capability(
+    admins_only: int, capabilities: str, restricted: bool, tmp_path: Path
 ) -> None:
-    (tmp_path / "params").write_text("EnableMSI: 1\n" + text)
-    monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert is_profiling_restricted(tmp_path / "params") is restricted
+    params, status = tmp_path / "params", tmp_path / "status"
+    params.write_text(f"EnableMSI: 1\nRmProfilingAdminOnly: {admins_only}\n")
+    status.write_text(f"Name:\tpython\nCapPrm:\t000001ffffffffff\nCapEff:\t{capabilities}\nCapAmb:\t0\n")
+    assert is_profiling_restricted(params, status) is restricted
+
+
+def test_without_the_file_of_the_driver_or_of_capabilities_the_driver_is_asked(tmp_path: Path) -> None:
+    (tmp_path / "params").write_text("RmProfilingAdminOnly: 1\n")
     assert is_profiling_restricted(tmp_path / "none") is False
+    assert is_profiling_restricted(tmp_path / "params", tmp_path / "none") is False
+    assert is_profiling_restricted(tmp_path / "params", tmp_path / "params") is False
 
 
 def test_who_may_not_read_counters_is_told_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
