@@ -72,6 +72,7 @@ class Slot:
         self.outputs = allocate(outputs_end, device)
         self._canaries = [Canary(self.inputs, self._input_places()), Canary(self.outputs, self._output_places())]
         self._given: dict[str, list[list[Any]]] = {}
+        self._targets: dict[str, list[list[Tensor]]] = {}
 
     def _lay_out(
         self, wanted: InputSet, drawn: Drawn, weights: dict[str, Tensor], start: int, n_sets: int
@@ -128,13 +129,14 @@ class Slot:
 
     def write_sets(self, workload: Workload, draws: Sequence[Sequence[Any]], n_sets: int | None = None) -> None:
         """Puts drawings into the first `n_sets` input sets of a workload, in turn, and waits; None is all of them."""
-        pairs = []
+        targets: list[Tensor] = []
+        values: list[Tensor] = []
+        sources = [_tensors(one) for one in draws]
         for k in range(self.places[workload.name]["n_sets"] if n_sets is None else n_sets):
-            values = draws[k % len(draws)]
-            given = self.given(workload, k)
-            pairs += [(bits(g), bits(v)) for g, v in zip(given, values, strict=True) if isinstance(v, Tensor)]
-        if pairs:
-            torch._foreach_copy_([given for given, _ in pairs], [value for _, value in pairs])
+            targets += self._targets_of(workload)[k]
+            values += sources[k % len(sources)]
+        if targets:
+            torch._foreach_copy_(targets, values)
         self._wait()
 
     def spread(self, workload: Workload) -> None:
@@ -158,6 +160,13 @@ class Slot:
             self._given[workload.name] = [[place_value(self.inputs, p) for p in one] for one in sets]
         return self._given[workload.name][k]
 
+    def _targets_of(self, workload: Workload) -> list[list[Tensor]]:
+        """The tensors among the inputs of every set, as bits: there may be hundreds of sets, written often."""
+        if workload.name not in self._targets:
+            n_sets = self.places[workload.name]["n_sets"]
+            self._targets[workload.name] = [_tensors(self.given(workload, k)) for k in range(n_sets)]
+        return self._targets[workload.name]
+
     def delivered(self, workload: Workload) -> list[Tensor]:
         """The output buffers as the child filled them."""
         return [self.outputs.tensor(place) for place in self.places[workload.name]["outputs"]]
@@ -178,6 +187,10 @@ class Slot:
     def close(self) -> None:
         self.inputs.close()
         self.outputs.close()
+
+
+def _tensors(values: Sequence[Any]) -> list[Tensor]:
+    return [bits(value) for value in values if isinstance(value, Tensor)]
 
 
 class GpuSession:
