@@ -258,7 +258,7 @@ class ModelledEvaluator(Evaluator):
         sources = self.problem.seeds or ((self.problem.source,) if self.problem.kind == "triton" else ())
         if not sources:
             return self._report("eager", self._reference_us())
-        reason = ""
+        failure: Unsupported | None = None
         for source in sources:
             candidate = _as_candidate(self.problem, source)
             prepared = self.prepare(candidate)
@@ -267,14 +267,14 @@ class ModelledEvaluator(Evaluator):
                     raise Unsupported(Gate.STATIC, prepared.verdict.reason)
                 modelled = self._model(candidate, prepared.captures[0])
             except Unsupported as unsupported:
-                reason = unsupported.reason
+                failure = unsupported
                 continue
             self._baseline_reads, self._baseline_operations = reads_of(modelled), operations_of(modelled)
             return self._report("seed", modelled.device_us)
         raise SeedError(
-            f"no seed of problem {self.problem.name!r} can be modelled: {reason}",
+            f"no seed of problem {self.problem.name!r} can be modelled: {failure}",
             "without a GPU a search starts from a program that works; see `evolve check FILE --problem P`",
-        )
+        ) from failure
 
     def _reference_us(self) -> float:
         """What the reference takes when torch runs it eagerly."""

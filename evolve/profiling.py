@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from db.errors import SeedError
 from db.measures import classify
 from db.profile import BottleneckReport, Profile
 from db.records import Candidate, Capture, DeviceKind, Hardware, Problem, Record
-from evaluators.evaluator import EvaluatorSettings
+from evaluators.evaluator import Evaluator, EvaluatorSettings
+from evaluators.hardware import load_hardware
 from evaluators.opening import open_evaluator
 from evaluators.problems import load_problem
 from evaluators.profiling.batch import Source
@@ -54,7 +56,6 @@ def profile_file(
     """
     source = read_program(file)
     loaded = load_problem(problem, sizes=dict(shapes or {}))
-    loaded = loaded.model_copy(update={"seeds": (source, *loaded.seeds)})
     candidates = [candidate_of(n, text, loaded, file) for n, text in enumerate(freeze_autotune(source))]
     settings = settings or EvaluatorSettings()
     where = resolve_device(device)
@@ -79,10 +80,28 @@ def _counted(problem: Problem, candidates: Sequence[Candidate], settings: Evalua
 
 def _modelled(problem: Problem, candidates: Sequence[Candidate], settings: EvaluatorSettings) -> ProfileResult:
     """By the model of the target."""
-    with open_evaluator(problem, settings, DeviceKind.CPU) as evaluator:
+    try:
+        evaluator = _opened(problem, candidates, settings)
+    except SeedError as error:
+        hardware = load_hardware(settings.target)
+        nothing = [Profile(source="none", note=str(error.__cause__ or error.message))] * len(candidates)
+        return _fastest(problem, DeviceKind.CPU, hardware, settings, candidates, nothing, [()] * len(candidates))
+    with evaluator:
         profiles = evaluator.profile(candidates)
         captures = [evaluator.prepare(candidate).captures for candidate in candidates]
         return _fastest(problem, DeviceKind.CPU, evaluator.hardware, settings, candidates, profiles, captures)
+
+
+def _opened(problem: Problem, candidates: Sequence[Candidate], settings: EvaluatorSettings) -> Evaluator:
+    """Compares nothing: where the problem has no baseline that can be modelled, the file is its own.
+
+    Raises `SeedError` where the file cannot be modelled either, from what it says.
+    """
+    try:
+        return open_evaluator(problem, settings, DeviceKind.CPU)
+    except SeedError:
+        of_file = problem.model_copy(update={"seeds": tuple(c.source for c in candidates)})
+        return open_evaluator(of_file, settings, DeviceKind.CPU)
 
 
 def _fastest(

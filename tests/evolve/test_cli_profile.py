@@ -19,6 +19,7 @@ from evolve.cli.profile import _as_json, _print
 from evolve.profiling import ProfileResult
 
 SMALL = ("--device", "cpu", "--target", "h200", "--shape", "n_rows=512", "--shape", "n_cols=2048")
+BROKEN = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return y\n"
 DATA = Path(__file__).parents[1] / "data" / "ncu"
 
 
@@ -58,9 +59,43 @@ def test_a_program_that_cannot_be_profiled_is_a_negative_answer(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "program.py"
-    file.write_text("import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return y\n")
+    file.write_text(BROKEN)
     code, out, _ = call(capsys, "profile", str(file), "-p", "softmax", *SMALL)
     assert code == 1 and "no profile: " in out and len(out) > len("no profile: \n")
+
+
+REFERENCE = """import torch
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return VALUE
+
+
+def get_inputs():
+    return [torch.randn(64, 1000)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "value", [pytest.param("x * 2", id="modelled"), pytest.param("x + x[x > 0].sum()", id="not to be modelled")]
+)
+def test_a_broken_program_is_a_negative_answer_where_the_problem_has_no_first_program(
+    value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(REFERENCE.replace("VALUE", value))
+    program = tmp_path / "program.py"
+    program.write_text(BROKEN)
+    code, out, err = call(
+        capsys, "profile", str(program), "-p", str(tmp_path / "mine.py"), "--device", "cpu", "--target", "h200"
+    )
+    assert code == 1, err
+    assert "no profile: " in out and "reaches no @triton.jit kernel" in out and "no seed" not in out
 
 
 def test_a_file_that_is_not_there_ends_with_2_and_a_hint(capsys: pytest.CaptureFixture[str]) -> None:
