@@ -23,7 +23,8 @@ from evolve.events import CounterReport
 from evolve.judging import ActorPool
 
 POLL_S = 0.2
-MAX_FAILURES = 2  # batches in a row without any counters: nobody may read them here
+MAX_REFUSALS = 2  # batches in a row for which the profiler did not start: nobody can read them here
+PAUSE_S = 60.0  # after a batch without any counters; twice as long after each further one
 FIRST_GUESS_S = 1.5 * LAUNCH_S  # of a GPU, for one program: most of the suite launch one kernel, some two
 LEAST_S = 0.05
 
@@ -38,7 +39,8 @@ class CounterQueue:
     """Collects programs that entered a cell and has their counters read, on whichever evaluator is free.
 
     Args:
-        recell: takes evaluations with their profiles, moves them, and answers with their new verdicts.
+        recell: takes evaluations with their profiles, moves them, and answers with their new verdicts. A profile that
+                has no counters has a note that says why.
     """
 
     def __init__(
@@ -55,10 +57,12 @@ class CounterQueue:
         self._clock = clock
         self._began = clock()
         self._waiting: list[tuple[float, Evaluation]] = []
-        self._seen: set[str] = set()  # program ids that wait or were read
+        self._seen: set[str] = set()  # ids of programs that were offered
         self._spent_s = 0.0  # of GPUs
         self._program_s = FIRST_GUESS_S  # of a GPU, for one program beside the start, as far as is known
-        self._n_failures = 0
+        self._n_failures = 0  # batches in a row without any counters
+        self._n_refusals = 0  # of those, the last ones in a row that cost nothing
+        self._not_before = 0.0  # by the clock
         self._n_taken = 0
         self._n_asked = 0
         self._n_read = 0
@@ -67,23 +71,35 @@ class CounterQueue:
     @property
     def is_open(self) -> bool:
         """Whether counters are wanted and can be had, as far as is known."""
-        return self._settings.enabled and self._n_failures < MAX_FAILURES
+        return self._settings.enabled and self._n_refusals < MAX_REFUSALS
 
     @property
     def report(self) -> CounterReport:
         """What was read so far, and why not more."""
         return CounterReport(
-            n_asked=self._n_asked, n_read=self._n_read, gpu_s=round(self._spent_s, 3), why_not=self._why_not
+            n_offered=len(self._seen),
+            n_asked=self._n_asked,
+            n_read=self._n_read,
+            gpu_s=round(self._spent_s, 3),
+            why_not="; ".join(filter(None, (self._why_not, self._why_not_asked()))),
         )
+
+    def _why_not_asked(self) -> str:
+        if not self._settings.enabled:
+            return "counters.enabled is false"
+        n_left = len(self._seen) - self._n_asked
+        share = f"reading may take {self._settings.share:.0%} of the GPU's time (counters.share)"
+        return f"{n_left} did not get their turn, {share}" if n_left and self.is_open else ""
 
     def offer(self, evaluation: Evaluation) -> None:
         """Takes a program that entered a cell, unless its counters are known, on their way, or not to be had."""
         verdict = evaluation.verdict
         is_measured = verdict.latency is not None and verdict.latency.kind is LatencyKind.MEASURED
         is_original = not verdict.duplicate_of and evaluation.candidate.lineage.operator != CONFIRM
-        if self.is_open and is_measured and is_original and verdict.program_id not in self._seen:
+        if is_measured and is_original and verdict.program_id not in self._seen:
             self._seen.add(verdict.program_id)
-            self._waiting.append((self._clock(), evaluation))
+            if self.is_open:
+                self._waiting.append((self._clock(), evaluation))
 
     async def run(self) -> None:
         """Reads whatever waits, batch after batch, until cancelled."""
@@ -95,7 +111,7 @@ class CounterQueue:
 
     def _n_due(self) -> int:
         """How many programs may be read now: as many as wait, as a batch takes, and as the share of the GPU allows."""
-        if not self._waiting:
+        if not self._waiting or self._clock() < self._not_before:
             return 0
         is_first = self._n_taken == 0
         allowed_s = self._settings.share * (self._clock() - self._began) * len(self._evaluators) - self._spent_s
@@ -119,10 +135,9 @@ class CounterQueue:
         profiles: Sequence[Profile] = []
         with contextlib.suppress(ActorDied):  # what was being judged there is tried again by whoever asked
             profiles = await self._evaluators.call("profile", candidates, provisional)
-        read = [(e, p) for e, p in zip(evaluations, profiles, strict=False) if p.source == "ncu"]
-        self._account(evaluations, profiles, n_read=len(read))
-        if read:
-            await self._recell(read)
+        self._account(evaluations, profiles, n_read=sum(p.source == "ncu" for p in profiles))
+        if answered := [(e, p) for e, p in zip(evaluations, profiles, strict=False) if p.source == "ncu" or p.note]:
+            await self._recell(answered)
 
     def _account(self, evaluations: Sequence[Evaluation], profiles: Sequence[Profile], n_read: int) -> None:
         spent_s = sum(profile.gpu_s for profile in profiles)
@@ -132,6 +147,8 @@ class CounterQueue:
         self._n_asked += len(evaluations)
         self._n_read += n_read
         self._n_failures = 0 if n_read else self._n_failures + 1
+        self._n_refusals = self._n_refusals + 1 if profiles and not spent_s and not n_read else 0
+        self._not_before = 0.0 if n_read else self._clock() + PAUSE_S * 2 ** (self._n_failures - 1)
         why_not = (profile.note for profile in profiles if profile.source != "ncu" and profile.note)
         self._why_not = next(why_not, "the evaluator died" if not profiles else self._why_not)
 
@@ -143,8 +160,14 @@ def _device_us(evaluation: Evaluation) -> float:
 
 
 def revised(evaluation: Evaluation, profile: Profile, hardware: Hardware) -> Verdict:
-    """The verdict of a correct program with what counters said of it: profile, tier and bottleneck are new."""
+    """The verdict of a correct program with what counters said of it: profile, tier and bottleneck are new.
+
+    Where they said nothing, its profile says why, in short.
+    """
     verdict = evaluation.verdict
+    if profile.source != "ncu":
+        note = {"note": profile.note.split("; ")[0]}
+        return verdict.model_copy(update={"profile": (verdict.profile or profile).model_copy(update=note)})
     tier = classify(profile.compute_sol_pct, profile.memory_sol_pct)
     architecture = architecture_of(hardware.compute_capability)
     source = evaluation.candidate.source
@@ -155,13 +178,14 @@ def revised(evaluation: Evaluation, profile: Profile, hardware: Hardware) -> Ver
 def as_counted(verdict: Verdict, earlier: Sequence[Verdict]) -> Verdict:
     """A second judgement with what counters said of the same work before: nobody reads them again, and its own profile
     is provisional. Equal profile and source have an equal diagnosis."""
-    known = next((e for e in earlier if _is_counted(e) and _work_of(e) == _work_of(verdict)), None)
-    if known is None or not verdict.is_correct or _is_counted(verdict):
+    known = next((e for e in earlier if is_counted(e) and _work_of(e) == _work_of(verdict)), None)
+    if known is None or not verdict.is_correct or is_counted(verdict):
         return verdict
     return verdict.model_copy(update={name: getattr(known, name) for name in ("profile", "tier", "bottleneck")})
 
 
-def _is_counted(verdict: Verdict) -> bool:
+def is_counted(verdict: Verdict) -> bool:
+    """Whether its profile has hardware counters."""
     return verdict.profile is not None and verdict.profile.source == "ncu"
 
 

@@ -46,10 +46,11 @@ class Progress(Record):
 class CounterReport(Record):
     """Whose hardware counters a run has read."""
 
+    n_offered: int = 0  # programs that entered a cell, each once
     n_asked: int = 0
     n_read: int = 0
     gpu_s: float = 0.0  # for how long reading kept GPUs from judging
-    why_not: str = ""  # why the last program that has no counters has none
+    why_not: str = ""  # why not of more: the last complaint, and how many did not get their turn
 
 
 class RunResult(Record):

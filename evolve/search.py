@@ -16,7 +16,7 @@ from evolve.allowance import Allowance
 from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.correspondence import Client, Correspondence, OnAnswer
-from evolve.counters import CounterQueue, as_counted
+from evolve.counters import CounterQueue, as_counted, is_counted
 from evolve.events import Judged, Migrated, ModelsSilent, OnEvent, Progress, Ticked
 from evolve.founding import Founding
 from evolve.judging import Judge
@@ -276,9 +276,10 @@ class Search:
 
     async def recell(self, verdicts: Sequence[Verdict]) -> None:
         """Take in what counters said of programs that were judged before: the archive first, then every island that
-        may hold them, migrants included."""
+        may hold them, migrants included. Why there are none is for the archive alone."""
         await answer(self._archive.reprofile.remote(verdicts))
-        await asyncio.gather(*(answer(island.reprofile.remote(verdicts)) for island in self._islands))
+        if counted := [verdict for verdict in verdicts if is_counted(verdict)]:
+            await asyncio.gather(*(answer(island.reprofile.remote(counted)) for island in self._islands))
         self._meter.revise(verdicts)
         self._look_at_the_roof()
 

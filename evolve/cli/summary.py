@@ -10,7 +10,7 @@ from evolve.cli.console import console, format_seconds
 from evolve.cli.endings import INTERRUPTED
 from evolve.cli.options import archive_option
 from evolve.cli.words import claim
-from evolve.events import RunResult
+from evolve.events import CounterReport, RunResult
 from evolve.stopping import NO_FIRST_PROGRAM, ROOFLINE, STAGNATION
 
 _ENDINGS = {
@@ -52,6 +52,8 @@ def _lines(result: RunResult, archive: str) -> list[tuple[str, str]]:
     ]
     if result.asked is not None:
         lines.append(("models", _asked(result.asked, result.run.run_id, archive_option(archive))))
+    if result.counters is not None and result.counters.n_offered:
+        lines.append(("counters", counted(result.counters)))
     if result.best is not None:
         beats = "" if result.replaces_baseline else " (does not beat the baseline)"
         lines.append(("program", f"{result.best_path or result.best.candidate.program_id}{beats}"))
@@ -82,6 +84,13 @@ def _asked(total: LlmTotal, run_id: str, option: str) -> str:
     dollars = "" if total.cost_usd is None else f", ${total.cost_usd:.4f}"
     calls = f"{total.n_calls} call{'s' * (total.n_calls != 1)}"
     return f"{calls}, {total.n_answered} answered{dollars}: evolve llm --run {run_id}{option}"
+
+
+def counted(counters: CounterReport) -> str:
+    """How many of the programs that entered a cell had their counters read, and why not more."""
+    said = f"{counters.n_read} of {counters.n_offered} program{'s' * (counters.n_offered != 1)} read"
+    is_short = counters.n_read < counters.n_offered and counters.why_not
+    return f"{said}; why not more: {counters.why_not}" if is_short else said
 
 
 def _ways_on(result: RunResult, option: str) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from itertools import pairwise
 from db.measures import Cell, MeasureSpace, Tier
 from db.opinions import ProgramOpinion
 from db.records import Evaluation, Gate, Latency, Outcome, Problem, Run
+from evolve.reports.counted import counters_line
 from evolve.reports.limits import CeilingPoint, Limit, ceiling_points, limits_of
 
 CONFIRM = "confirm"  # the operator under which `evolve.search` records that a winner was judged a second time
@@ -126,6 +127,7 @@ class ReportFacts:
     cells: tuple[CellFact, ...]
     failures: tuple[FailureRow, ...]
     n_other_precision: int  # correct, but in the other precision class: neither best nor in the grid
+    counters: str = ""  # how many programs have hardware counters, and why not more
     opinion: ProgramOpinion | None = None  # of a judge model, on the best; no gate asked for it
 
     @property
@@ -157,6 +159,7 @@ def gather(problem: Problem, run: Run, evaluations: Sequence[Evaluation]) -> Rep
         cells=tuple(cells_of(own)),
         failures=tuple(failure_rows(evaluations)),
         n_other_precision=sum(e.verdict.is_correct for e in evaluations) - len(own),
+        counters=counters_line(own),
     )
 
 

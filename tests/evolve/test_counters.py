@@ -15,14 +15,16 @@ from db.measures import Tier
 from db.profile import Profile
 from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
 from evaluators.profiling.costs import START_S
+from evolve.cli.summary import counted
 from evolve.config import CounterSettings
-from evolve.counters import FIRST_PATIENCE_S, MAX_FAILURES, N_FIRST, CounterQueue, as_counted, revised
+from evolve.counters import FIRST_PATIENCE_S, MAX_REFUSALS, N_FIRST, PAUSE_S, CounterQueue, as_counted, revised
 from evolve.events import CounterReport
 from evolve.judging import ActorPool
 
 PROBLEM = make_problem()
 RUN = make_run(PROBLEM)
 GPU_S = 2.0  # that a reader takes for each program, beside the start of its process
+WAITING = "1 did not get their turn, reading may take 10% of the GPU's time (counters.share)"
 LONG_S = 1000.0  # after this any share allows a few programs
 
 
@@ -30,15 +32,18 @@ LONG_S = 1000.0  # after this any share allows a few programs
 class Reader:
     """An evaluator that only reads counters, or cannot."""
 
-    def __init__(self, source: Literal["ncu", "compiled"] = "ncu") -> None:
+    def __init__(self, source: Literal["ncu", "compiled"] = "ncu", gpu_s: float = GPU_S) -> None:
+        """`gpu_s` 0: the profiler does not even start."""
         self._source = source
+        self._gpu_s = gpu_s
         self._batches: list[list[str]] = []
 
     def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile]) -> list[Profile]:
         assert len(provisional) == len(candidates)
         self._batches.append([c.source for c in candidates])
         note = "" if self._source == "ncu" else "nobody may read them"
-        profile = Profile(source=self._source, memory_sol_pct=50.0, note=note, gpu_s=GPU_S + START_S / len(candidates))
+        gpu_s = self._gpu_s and self._gpu_s + START_S / len(candidates)
+        profile = Profile(source=self._source, memory_sol_pct=50.0, note=note, gpu_s=gpu_s)
         return [profile] * len(candidates)
 
     def batches(self) -> list[list[str]]:
@@ -56,8 +61,8 @@ class Clock:
 class Stage:
     """A queue before one reader; `recelled` has the ids of what was read."""
 
-    def __init__(self, source: Literal["ncu", "compiled"] = "ncu", **settings: object) -> None:
-        self.reader = Reader.remote(source)  # type: ignore[attr-defined]
+    def __init__(self, source: Literal["ncu", "compiled"] = "ncu", gpu_s: float = GPU_S, **settings: object) -> None:
+        self.reader = Reader.remote(source, gpu_s)  # type: ignore[attr-defined]
         self.clock = Clock()
         self.recelled: list[str] = []
         wanted = CounterSettings.model_validate({"batch": 2, "max_batch": 3, "patience_s": 10.0, **settings})
@@ -132,7 +137,8 @@ def test_a_profiler_takes_no_more_than_its_share_of_the_gpu() -> None:
     assert len(stage.wait(1)) == 1
     stage.clock.now = 95.0  # two programs cost 5.5
     assert stage.wait(2) == [["VALUE = 3"], ["VALUE = 2", "VALUE = 1"]]
-    assert stage.queue.report == CounterReport(n_asked=3, n_read=3, gpu_s=9.0)
+    assert stage.queue.report == CounterReport(n_offered=4, n_asked=3, n_read=3, gpu_s=9.0, why_not=WAITING)
+    assert counted(stage.queue.report) == f"3 of 4 programs read; why not more: {WAITING}"
 
 
 def test_the_first_batch_is_early_and_small() -> None:
@@ -146,21 +152,47 @@ def test_the_first_batch_is_early_and_small() -> None:
     assert len(stage.wait(1)) == 1
 
 
-def test_where_nobody_may_read_counters_it_is_not_tried_for_ever() -> None:
-    stage = Stage(source="compiled", batch=1, share=1.0)
-    for n in range(MAX_FAILURES):
+def test_where_nobody_can_read_counters_it_is_not_tried_for_ever() -> None:
+    stage = Stage(source="compiled", gpu_s=0.0, batch=1, share=1.0)
+    for n in range(MAX_REFUSALS):
         stage.queue.offer(made(n, 90.0))
         stage.wait(n + 1)
-    assert not stage.queue.is_open and stage.recelled == []
+        stage.clock.now += LONG_S
+    assert not stage.queue.is_open
     assert stage.queue.report.n_read == 0 and stage.queue.report.why_not == "nobody may read them"
     stage.queue.offer(made(9, 50.0))
-    assert len(stage.wait(0)) == MAX_FAILURES
+    assert len(stage.wait(0)) == MAX_REFUSALS
+    assert counted(stage.queue.report) == f"0 of {MAX_REFUSALS + 1} programs read; why not more: nobody may read them"
+
+
+def test_after_batches_without_counters_it_pauses_longer_each_time() -> None:
+    stage = Stage(source="compiled", batch=1, max_batch=1, share=1.0)
+    for n in range(4):
+        stage.queue.offer(made(n, 90.0))
+    for n_read, pause_s in enumerate((PAUSE_S, 2 * PAUSE_S), start=1):
+        assert len(stage.wait(n_read)) == n_read
+        stage.clock.now += pause_s - 1.0
+        assert len(stage.wait(0)) == n_read
+        stage.clock.now += 2.0
+    assert len(stage.wait(3)) == 3 and stage.queue.is_open
+    assert "; 1 did not get their turn" in stage.queue.report.why_not
+    assert stage.recelled == [f"VALUE = {n}" for n in range(3)]  # the archive is told why
 
 
 def test_counters_can_be_switched_off() -> None:
     stage = Stage(batch=1, enabled=False)
     stage.queue.offer(made(0, 90.0))
     assert stage.wait(0) == []
+    assert counted(stage.queue.report) == "0 of 1 program read; why not more: counters.enabled is false"
+
+
+def test_where_counters_said_nothing_the_profile_says_why_and_nothing_else_changes() -> None:
+    known = Profile(source="compiled", memory_sol_pct=70.0)
+    evaluation = made(0, 90.0)
+    evaluation = evaluation.model_copy(update={"verdict": evaluation.verdict.model_copy(update={"profile": known})})
+    verdict = revised(evaluation, Profile(source="compiled", note="nobody may; do that", gpu_s=2.0), RUN.hardware)
+    profile = known.model_copy(update={"note": "nobody may"})
+    assert verdict == evaluation.verdict.model_copy(update={"profile": profile})
 
 
 def test_counters_revise_profile_tier_and_bottleneck_and_nothing_else() -> None:

@@ -16,6 +16,7 @@ from db.profile import Profile
 from db.records import Evaluation, LatencyKind
 from evolve.reports.build import flatten, render
 from evolve.reports.charts import Scale, convergence, heat_colour, heat_map
+from evolve.reports.counted import counters_line
 from evolve.reports.facts import gather
 from evolve.reports.highlight import diff_lines, source_html
 from evolve.reports.pages import format_seconds, format_us
@@ -199,7 +200,24 @@ def test_the_roofline_says_where_the_figures_of_its_points_come_from() -> None:
     again = one_evaluation(PROBLEM, run, 2, 81.0, source="VALUE = 1", parents=evaluations[1:], operator="confirm")
     sources = ("ncu", "compiled", "none")  # the last is of a second judgement, which is not drawn
     told = [_profiled(e, source) for e, source in zip((*evaluations, again), sources, strict=True)]
-    assert "Figures come from compiled and ncu." in render(gather(PROBLEM, run, told))
+    html = render(gather(PROBLEM, run, told))
+    assert "Figures come from compiled and ncu. Hardware counters were read of 1 of 2 correct programs" in html
+
+
+def test_the_page_says_of_how_many_programs_counters_were_read_and_why_not_of_more() -> None:
+    run = make_run(PROBLEM)
+    read, refused, *rest = [_profiled(one_evaluation(PROBLEM, run, n, 90.0 - n), "compiled") for n in range(4)]
+    read = _profiled(read, "ncu")
+    assert counters_line([read]) == "Hardware counters were read of 1 of 1 correct program."
+    assert counters_line(rest).endswith(
+        "0 of 2 correct programs; the others did not get their turn or entered no cell."
+    )
+    assert refused.verdict.profile is not None
+    profile = refused.verdict.profile.model_copy(update={"note": "<nobody> may"})
+    refused = refused.model_copy(update={"verdict": refused.verdict.model_copy(update={"profile": profile})})
+    html = render(gather(PROBLEM, run, [read, refused, *rest]))
+    assert "were read of 1 of 4 correct programs; not of 1 because &lt;nobody&gt; may." in html
+    assert "Hardware counters" not in page(LatencyKind.MODELLED)
 
 
 def _profiled(evaluation: Evaluation, source: str) -> Evaluation:

@@ -237,6 +237,18 @@ def test_a_winner_that_is_judged_again_keeps_what_counters_said_of_it(stage: Sta
     assert kept[other.verdict.program_id].profile == other.verdict.profile  # which nobody read counters of
 
 
+def test_the_archive_is_told_why_a_program_has_no_counters_and_islands_are_not(stage: StageMaker) -> None:
+    play = stage()
+    play.play(lambda: play.search.seed([seed(us=50.0)]))
+    (first,) = play.meter.fastest()
+    verdict = revised(first, Profile(source="compiled", note="nobody may read them; do that"), make_hardware())
+    play.play(lambda: play.search.recell([verdict]))
+    (kept,) = play.kept()
+    assert kept.verdict.profile is not None and kept.verdict.profile.note == "nobody may read them"
+    (elite,) = ray.get(play.islands[0].elites.remote(1), timeout=60)
+    assert elite.verdict == first.verdict
+
+
 def test_where_no_winner_passes_again_the_next_are_tried(stage: StageMaker) -> None:
     play = stage()
     first = [seed(us=50.0, lucky=1), seed(us=60.0, lucky=1), seed(us=70.0), seed(us=80.0)]
