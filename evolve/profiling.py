@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
@@ -13,13 +14,18 @@ from db.records import Candidate, Capture, DeviceKind, Hardware, Problem, Record
 from evaluators.evaluator import Evaluator, EvaluatorSettings
 from evaluators.hardware import load_hardware
 from evaluators.opening import open_evaluator
+from evaluators.preparer import Preparer
 from evaluators.problems import load_problem
 from evaluators.profiling.batch import Source
 from evaluators.profiling.diagnosis import architecture_of, diagnose
 from evaluators.profiling.opening import open_profiler
+from evaluators.profiling.profiler import Profiler
+from evaluators.profiling.scores import dominant_launch
 from evolve.checking import candidate_of, read_program
 from evolve.device import resolve_device
 from islands.operators.freeze import freeze_autotune
+
+_RESOURCES = ("n_registers", "spill_bytes", "shared_bytes", "occupancy", "occupancy_limiter")
 
 
 class ProfileResult(Record):
@@ -62,7 +68,7 @@ def profile_file(
     if where is DeviceKind.CPU:
         return _modelled(loaded, candidates, settings)
     counted = _counted(loaded, candidates, settings)
-    if counted.is_known:
+    if counted.profile.source == "ncu":
         return counted
     settings = settings.model_copy(update={"target": counted.hardware.target})
     modelled = _modelled(loaded, candidates, settings)
@@ -74,8 +80,30 @@ def profile_file(
 def _counted(problem: Problem, candidates: Sequence[Candidate], settings: EvaluatorSettings) -> ProfileResult:
     """By counters of the GPU that is here."""
     with open_profiler(problem, settings) as (profiler, hardware):
-        profiles = profiler.profile([Source(c.source, c.entry_point.value) for c in candidates])
-    return _fastest(problem, DeviceKind.CUDA, hardware, settings, candidates, profiles, [()] * len(candidates))
+        return read_counters(problem, candidates, settings, profiler, hardware)
+
+
+def read_counters(
+    problem: Problem,
+    candidates: Sequence[Candidate],
+    settings: EvaluatorSettings,
+    profiler: Profiler,
+    hardware: Hardware,
+) -> ProfileResult:
+    """By a profiler's counters and by what the compiler says, which alone knows how much a thread spills."""
+    with contextlib.closing(Preparer(problem, settings, hardware, keeps_cache=False)) as preparer:
+        captures = [preparer.prepare(candidate).captures for candidate in candidates]
+    sources = [Source(c.source, c.entry_point.value) for c in candidates]
+    profiles = profiler.profile(sources, [_compiled(found) for found in captures])
+    return _fastest(problem, DeviceKind.CUDA, hardware, settings, candidates, profiles, captures)
+
+
+def _compiled(captures: Sequence[Capture]) -> Profile | None:
+    """Resources of the dominant launch; None where the program could not be captured."""
+    launch = dominant_launch(captures)
+    if launch is None:
+        return None
+    return Profile(source="compiled", **{name: getattr(launch, name) for name in _RESOURCES})
 
 
 def _modelled(problem: Problem, candidates: Sequence[Candidate], settings: EvaluatorSettings) -> ProfileResult:

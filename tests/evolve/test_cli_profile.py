@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from db.measures import classify
+from db.profile import Bottleneck
 from db.records import DeviceKind
 from evaluators.hardware import load_hardware
-from evaluators.problems import suite_problem
+from evaluators.problems import load_problem, suite_problem
 from evaluators.profiling.diagnosis import diagnose
+from evaluators.profiling.profiler import Profiler
 from evaluators.profiling.report import read_report
 from evaluators.profiling.whole import combine
+from evaluators.sandbox import Zygote
+from evaluators.settings import EvaluatorSettings
+from evolve.checking import candidate_of
 from evolve.cli.main import main
 from evolve.cli.profile import _as_json, _print
-from evolve.profiling import ProfileResult
+from evolve.profiling import ProfileResult, read_counters
 
 SMALL = ("--device", "cpu", "--target", "h200", "--shape", "n_rows=512", "--shape", "n_cols=2048")
 BROKEN = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return y\n"
@@ -134,3 +143,33 @@ def test_json_of_counters_keeps_every_kernel(counted: ProfileResult) -> None:
     answer = json.loads(json.dumps(_as_json(counted), allow_nan=False))
     assert [k["kernel"] for k in answer["profile"]["kernels"]] == ["sm", "mm"]
     assert answer["report"]["state"]["primary"] == "cache_bandwidth"
+
+
+class NoGpu:
+    def acquire(self) -> None: ...
+
+    def release(self) -> None: ...
+
+
+@contextlib.contextmanager
+def no_inputs() -> Iterator[dict[str, Any]]:
+    yield {}
+
+
+@pytest.mark.slow
+def test_counters_come_with_the_spills_that_only_the_compiler_knows(tmp_path: Path) -> None:
+    problem = load_problem("softmax", sizes={"n_rows": 64, "n_cols": 8192})
+    source = problem.seeds[0].replace("BLOCK = 1024", "BLOCK = 8192").replace("num_warps=4", "num_warps=1")
+    candidate = candidate_of(0, source, problem, tmp_path / "program.py")
+    ncu = tmp_path / "ncu"
+    ncu.write_text(f'#!/bin/sh\nexec {sys.executable} -P -m tests.support.ncu_stand_in --spills 4096 "$@"\n')
+    ncu.chmod(0o755)
+    with Zygote(interpret=False, preload=["evaluators.profiling.job"]) as zygote:
+        if zygote.isolation != "namespaces":
+            pytest.skip("this machine allows no namespaces")
+        profiler = Profiler(zygote, NoGpu(), no_inputs, ncu=str(ncu), worker="tests.support.profiled_worker")
+        result = read_counters(problem, [candidate], EvaluatorSettings(), profiler, load_hardware("h200"))
+    assert result.profile.source == "ncu", result.profile.note
+    assert result.profile.spill_bytes is not None and result.profile.spill_bytes > 100
+    assert Bottleneck.SPILLS in (result.report.state.primary, result.report.state.secondary)
+    assert "spill_bytes" in {figure.metric for figure in result.report.evidence}

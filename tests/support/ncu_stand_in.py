@@ -1,8 +1,8 @@
 """Stands in for Nsight Compute, where there is no GPU: the same options, reports made of real ones, real complaints.
 
-`python -m tests.support.ncu_stand_in [--says TEXT] [ncu's options]`. A report is a JSON list of kernel names, each with
-the ranges of NVTX that were open (none without --nvtx); each becomes a launch with the counters of a softmax that ncu
-measured on an H200. With `--says TEXT` it complains instead.
+`python -m tests.support.ncu_stand_in [--says TEXT | --spills N] [ncu's options]`. A report is a JSON list of kernel
+names, each with the ranges of NVTX that were open (none without --nvtx); each becomes a launch with the counters of a
+softmax that ncu measured on an H200, and N requests that spilling causes. With `--says TEXT` it complains instead.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ LAUNCHES = "launches.json"  # what the stand-in worker launched
 
 
 def main() -> None:
-    says, options = "", sys.argv[1:]
+    says, spills, options = "", "0", sys.argv[1:]
     if options[0] == "--says":
         says, options = options[1], options[2:]
+    elif options[0] == "--spills":
+        spills, options = options[1], options[2:]
     if "--import" in options:
-        print_page(json.loads(Path(options[options.index("--import") + 1]).read_text()), options)
+        print_page(json.loads(Path(options[options.index("--import") + 1]).read_text()), options, spills)
         return
     report = options.index("-o") + 1
     code = subprocess.run(options[report + 1 :], check=False).returncode
@@ -40,7 +42,7 @@ def main() -> None:
         print(f"==ERROR== The application returned an error code ({code}).")
 
 
-def print_page(launches: list[tuple[str, list[str]]], options: list[str]) -> None:
+def print_page(launches: list[tuple[str, list[str]]], options: list[str], spills: str) -> None:
     page = options[options.index("--page") + 1]
     text = (DATA / f"nvtx_column_added_{page}.csv").read_text()
     start = text.index('"ID"')
@@ -51,6 +53,8 @@ def print_page(launches: list[tuple[str, list[str]]], options: list[str]) -> Non
     write(rows[0])
     if page == "raw":
         write(rows[1])
+        at = rows[0].index("derived__local_spilling_requests")
+        rows[2:] = [[*row[:at], spills, *row[at + 1 :]] for row in rows[2:]]
     for n, (kernel, ranges) in enumerate(launches):
         for row in rows[1:]:
             if row[0] == "0":
