@@ -94,9 +94,7 @@ class CounterQueue:
     def offer(self, evaluation: Evaluation) -> None:
         """Takes a program that entered a cell, unless its counters are known, on their way, or not to be had."""
         verdict = evaluation.verdict
-        is_measured = verdict.latency is not None and verdict.latency.kind is LatencyKind.MEASURED
-        is_original = not verdict.duplicate_of and evaluation.candidate.lineage.operator != CONFIRM
-        if is_measured and is_original and verdict.program_id not in self._seen:
+        if _lacks_counters(evaluation) and verdict.program_id not in self._seen:
             self._seen.add(verdict.program_id)
             if self.is_open:
                 self._waiting.append((self._clock(), evaluation))
@@ -151,6 +149,14 @@ class CounterQueue:
         self._not_before = 0.0 if n_read else self._clock() + PAUSE_S * 2 ** (self._n_failures - 1)
         why_not = (profile.note for profile in profiles if profile.source != "ncu" and profile.note)
         self._why_not = next(why_not, "the evaluator died" if not profiles else self._why_not)
+
+
+def _lacks_counters(evaluation: Evaluation) -> bool:
+    """Whether it was measured, for the first time, and nobody has read its counters."""
+    verdict = evaluation.verdict
+    is_measured = verdict.latency is not None and verdict.latency.kind is LatencyKind.MEASURED
+    is_original = not verdict.duplicate_of and evaluation.candidate.lineage.operator != CONFIRM
+    return is_measured and is_original and not is_counted(verdict)
 
 
 def _device_us(evaluation: Evaluation) -> float:

@@ -100,8 +100,16 @@ class Search:
         for index, island in enumerate(self._islands):
             own = [e for e in judged if e.candidate.island == index]
             await answer(island.restore.remote(own, _parents_abroad(own, judged)))
+        await self._offer_elites()
         if judged:  # whoever watches must know what was the best before
             self._on_event(Ticked(progress=await self.look()))
+
+    async def _offer_elites(self) -> None:
+        """An earlier sitting may have ended before their counters were read."""
+        if self._counters is not None:
+            for island in self._islands:
+                for elite in await answer(island.elites.remote()):
+                    self._counters.offer(elite)
 
     async def seed(self, seeds: Sequence[Seed]) -> None:
         """Judge the first programs on the first island, and give them to all.

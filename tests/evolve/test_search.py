@@ -22,10 +22,11 @@ from db.actor import ArchiveActor
 from db.errors import SeedError
 from db.measures import Tier
 from db.profile import Profile
-from db.records import EntryPoint, Evaluation, Lineage, PrecisionClass
+from db.records import EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
 from evolve import correspondence
 from evolve.budget import Budget
-from evolve.counters import revised
+from evolve.config import CounterSettings
+from evolve.counters import CounterQueue, revised
 from evolve.events import Event, Judged, Migrated, ModelsSilent, NoAnswer, Ticked
 from evolve.judging import ActorPool, JudgePool
 from evolve.progress import ProgressMeter
@@ -94,6 +95,7 @@ def stage(judges: tuple[ActorPool, ActorPool], tmp_path: Path) -> Iterator[Stage
         chains: int = 2,
         patience: Patience | None = None,
         window: int = 0,
+        counters: CounterQueue | None = None,
         **settings: Any,
     ) -> Stage:
         islands = [_island(index, strategy, IslandSettings(**settings)) for index in range(n_islands)]
@@ -123,6 +125,7 @@ def stage(judges: tuple[ActorPool, ActorPool], tmp_path: Path) -> Iterator[Stage
             stop_when_stagnant=True,
             patience=patience,
             window=window,
+            counters=counters,
         )
         return Stage(search, budget, meter, archive, islands, events)
 
@@ -275,6 +278,26 @@ def test_a_resumed_search_goes_on_where_it_was(stage: StageMaker) -> None:
     assert len(programs) == len({e.candidate.candidate_id for e in programs}) == 10
     assert len({e.candidate.program_id for e in programs}) == 10  # nothing is asked a second time
     assert later.count(Judged) == 4 and 7.0 <= later.budget.elapsed_s < 7.0 + LIMIT_S
+
+
+def test_a_resumed_search_offers_elites_whose_counters_nobody_read(
+    stage: StageMaker, judges: tuple[ActorPool, ActorPool]
+) -> None:
+    earlier = stage()
+    earlier.play(lambda: earlier.search.seed([seed(us=50.0, work="A"), seed(us=60.0, work="B")]))
+    counted = earlier.meter.fastest()[0]
+    verdict = revised(counted, Profile(source="ncu", memory_sol_pct=91.0, duration_us=50.0), make_hardware())
+    earlier.play(lambda: earlier.search.recell([verdict]))
+    judged = earlier.kept()
+    ray.get(earlier.archive.close.remote(), timeout=60)
+
+    async def recell(_: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
+        raise NotImplementedError
+
+    queue = CounterQueue(judges[1], CounterSettings(), recell)
+    later = stage(n_islands=1, counters=queue)
+    later.play(lambda: later.search.restore(judged, elapsed_s=7.0))
+    assert len(judged) == 2 and queue.report.n_offered == 1
 
 
 def test_a_resumed_island_learns_what_children_of_migrants_gained(stage: StageMaker, tmp_path: Path) -> None:
