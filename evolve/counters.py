@@ -32,6 +32,9 @@ N_FIRST, FIRST_PATIENCE_S = 2, 3.0
 """The first batch is small, early and in advance of its share: without it nobody knows what limits the programs that a
 short run starts from."""
 
+N_LAST, LAST_S, LAST_SHARE = 16, 30.0, 0.25
+"""The last batch, for whoever wins: its programs, its seconds, and the part of the run that it may take at most."""
+
 Recell = Callable[[list[tuple[Evaluation, Profile]]], Awaitable[list[Verdict]]]
 
 
@@ -58,6 +61,7 @@ class CounterQueue:
         self._began = clock()
         self._waiting: list[tuple[float, Evaluation]] = []
         self._seen: set[str] = set()  # ids of programs that were offered
+        self._answered: set[str] = set()  # ids of those that were read, or cannot be
         self._spent_s = 0.0  # of GPUs
         self._program_s = FIRST_GUESS_S  # of a GPU, for one program beside the start, as far as is known
         self._n_failures = 0  # batches in a row without any counters
@@ -107,6 +111,20 @@ class CounterQueue:
             else:
                 await asyncio.sleep(POLL_S)
 
+    async def read_last(self, wanted: Sequence[Evaluation]) -> None:
+        """Reads those of `wanted` that lack counters, the first that fit into the last batch, whatever was spent."""
+        now = self._clock()
+        limit_s = min(LAST_S, LAST_SHARE * (now - self._began))
+        n = min(N_LAST, max(int((limit_s - START_S) / self._program_s), 0))
+        lacking = {e.verdict.program_id: e for e in wanted if _lacks_counters(e)}
+        chosen = [e for name, e in lacking.items() if name not in self._answered][:n]
+        if not chosen or not self.is_open or now < self._not_before:
+            return
+        self._seen.update(e.verdict.program_id for e in chosen)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_S):
+                await self._read(chosen)
+
     def _n_due(self) -> int:
         """How many programs may be read now: as many as wait, as a batch takes, and as the share of the GPU allows."""
         if not self._waiting or self._clock() < self._not_before:
@@ -143,6 +161,7 @@ class CounterQueue:
         if spent_s:  # nothing was lent where the profiler did not start: that says nothing of what programs cost
             self._program_s = max((spent_s - START_S) / len(evaluations), LEAST_S)
         self._n_asked += len(evaluations)
+        self._answered.update(e.verdict.program_id for e in evaluations)
         self._n_read += n_read
         self._n_failures = 0 if n_read else self._n_failures + 1
         self._n_refusals = self._n_refusals + 1 if profiles and not spent_s and not n_read else 0

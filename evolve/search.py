@@ -16,7 +16,7 @@ from evolve.allowance import Allowance
 from evolve.budget import Budget
 from evolve.cluster import answer
 from evolve.correspondence import Client, Correspondence, OnAnswer
-from evolve.counters import CounterQueue, as_counted, is_counted
+from evolve.counters import N_LAST, CounterQueue, as_counted, is_counted
 from evolve.events import Judged, Migrated, ModelsSilent, OnEvent, Progress, Ticked
 from evolve.founding import Founding
 from evolve.judging import Judge
@@ -311,6 +311,7 @@ class Search:
         The fastest of them is the result. Where none passes again, the next `n` are tried. What counters said of them
         stays true.
         """
+        await self._read_last(self._meter.fastest()[:n])
         fastest = self._meter.fastest()
         earlier = [evaluation.verdict for evaluation in fastest]
         for index in range(N_CONFIRM_ROUNDS):
@@ -321,6 +322,23 @@ class Search:
             await answer(self._archive.insert.remote(evaluations))
             if self._meter.confirm(evaluations):
                 return
+
+    async def _read_last(self, winners: Sequence[Evaluation]) -> None:
+        """Counters of would-be winners and of what the first of them was made from: people look at these."""
+        if self._counters is not None and winners:
+            await self._counters.read_last([*winners, *await self._ancestors(winners[0])])
+
+    async def _ancestors(self, evaluation: Evaluation) -> list[Evaluation]:
+        """The nearest along first parents, as the archive has them now, as far as this run judged them."""
+        found: dict[str, Evaluation] = {evaluation.candidate.program_id: evaluation}
+        while len(found) <= N_LAST and (parents := evaluation.candidate.lineage.parents) and parents[0] not in found:
+            known: list[Evaluation] = await answer(self._archive.evaluations_of.remote(parents[0]))
+            own = [e for e in known if e.candidate.run_id == evaluation.candidate.run_id and e.verdict.is_correct]
+            first = next((e for e in own if e.candidate.lineage.operator != CONFIRM), None)
+            if first is None:
+                break
+            evaluation = found[parents[0]] = first
+        return list(found.values())[1:]
 
     def _second_look(self, evaluation: Evaluation) -> Candidate:
         candidate = evaluation.candidate

@@ -17,7 +17,7 @@ from db.records import CONFIRM, Candidate, Evaluation, LatencyKind, Verdict
 from evaluators.profiling.costs import START_S
 from evolve.cli.summary import counted
 from evolve.config import CounterSettings
-from evolve.counters import FIRST_PATIENCE_S, MAX_REFUSALS, N_FIRST, PAUSE_S, CounterQueue, as_counted, revised
+from evolve.counters import FIRST_PATIENCE_S, LAST_S, MAX_REFUSALS, N_FIRST, PAUSE_S, CounterQueue, as_counted, revised
 from evolve.events import CounterReport
 from evolve.judging import ActorPool
 
@@ -219,3 +219,15 @@ def test_a_second_judgement_takes_over_the_counters_of_equal_work_only() -> None
     assert as_counted(alike[1], alike[:1]).profile == counted.profile
     failed = made(0, None).verdict.model_copy(update={"program_id": counted.program_id, "fingerprint": ""})
     assert as_counted(failed, [counted]) == failed
+
+
+def test_the_last_batch_takes_the_first_that_fit_and_asks_nobody_twice() -> None:
+    stage = Stage(batch=1, max_batch=1, share=0.001)
+    wanted = [made(n, 90.0 + n) for n in range(40)]
+    stage.queue.offer(wanted[0])
+    stage.wait(1)
+    stage.clock.now = LAST_S  # of which the batch may take a quarter
+    asyncio.run(stage.queue.read_last(wanted))
+    assert stage.wait(0)[1:] == [[f"VALUE = {n}" for n in (1, 2, 3)]]  # 7.5 s: the start, and 2 s each
+    asyncio.run(stage.queue.read_last(wanted[:4]))
+    assert len(stage.wait(0)) == 2

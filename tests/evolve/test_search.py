@@ -22,7 +22,7 @@ from db.actor import ArchiveActor
 from db.errors import SeedError
 from db.measures import Tier
 from db.profile import Profile
-from db.records import EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
+from db.records import Candidate, EntryPoint, Evaluation, Lineage, PrecisionClass, Verdict
 from evolve import correspondence
 from evolve.budget import Budget
 from evolve.config import CounterSettings
@@ -250,6 +250,51 @@ def test_the_archive_is_told_why_a_program_has_no_counters_and_islands_are_not(s
     assert kept.verdict.profile is not None and kept.verdict.profile.note == "nobody may read them"
     (elite,) = ray.get(play.islands[0].elites.remote(1), timeout=60)
     assert elite.verdict == first.verdict
+
+
+@ray.remote(num_cpus=0)
+class Reader:
+    """Reads counters of whatever it is given."""
+
+    def profile(self, candidates: Sequence[Candidate], provisional: Sequence[Profile]) -> list[Profile]:
+        return [Profile(source="ncu", memory_sol_pct=91.0, duration_us=50.0, gpu_s=0.5) for _ in candidates]
+
+
+def test_the_winner_and_what_it_was_made_from_have_counters_in_the_end(stage: StageMaker) -> None:
+    now = [0.0]
+    reader = Reader.remote()  # type: ignore[attr-defined]
+
+    async def recell(read: list[tuple[Evaluation, Profile]]) -> list[Verdict]:
+        verdicts = [revised(evaluation, profile, make_hardware()) for evaluation, profile in read]
+        await play.search.recell(verdicts)
+        return verdicts
+
+    queue = CounterQueue(ActorPool([reader]), CounterSettings(), recell, clock=lambda: now[0])
+    play = stage(counters=queue)
+    texts = [f"us = {us}\nwork = {us}" for us in (80.0, 70.0, 60.0, 50.0)]
+    made = [
+        Candidate.model_validate({**_BLANK, "candidate_id": f"run-0-{n}", "source": t}) for n, t in enumerate(texts)
+    ]
+    for n, parent in ((3, 1), (1, 0)):  # the one in between is nobody's parent
+        lineage = Lineage(operator="retune", parents=(made[parent].program_id,))
+        made[n] = made[n].model_copy(update={"lineage": lineage})
+    play.play(lambda: play.search.settle(0, made))
+    now[0] = 100.0
+    play.play(lambda: play.search.confirm(1))
+    ray.kill(reader)
+    sources = [e.verdict.profile.source for e in play.kept() if e.verdict.profile]
+    assert sources == ["ncu", "ncu", "compiled", "ncu", "ncu"]  # the last is the second judgement
+    assert play.meter.best is not None and play.meter.best.verdict.tier is Tier.NEAR_OPTIMAL
+    assert queue.report.n_read == 3
+
+
+_BLANK = {
+    "run_id": "run",
+    "problem_id": "problem",
+    "island": 0,
+    "entry_point": EntryPoint.MODEL,
+    "lineage": Lineage(operator="retune"),
+}
 
 
 def test_where_no_winner_passes_again_the_next_are_tried(stage: StageMaker) -> None:
