@@ -24,7 +24,8 @@ class Stall(Record):
 
 
 class Rule(Record):
-    """What a rule of Nsight Compute found. `speedup_pct` is what it estimates could be won, of this kernel's time."""
+    """What a rule of Nsight Compute found. `speedup_pct` is what it estimates could be won: of this kernel's time where
+    the scope is "global", of the part that the rule is about where it is "local"."""
 
     name: str
     section: str
@@ -57,7 +58,7 @@ class Counters(Record):
     occupancy_limiter: str = ""  # "registers", "shared", "threads", "blocks", "barriers", "grid"
     waves_per_sm: float | None = None
     stalls: tuple[Stall, ...] = ()  # the largest first
-    rules: tuple[Rule, ...] = ()  # the largest estimate first
+    rules: tuple[Rule, ...] = ()  # estimates for the kernel first, the largest of them before others
 
     @property
     def roofline_efficiency(self) -> float:

@@ -16,13 +16,18 @@ _MAX_SPEEDUP_PCT = 1000.0
 
 
 def read_rules(rows: list[Row]) -> tuple[Rule, ...]:
-    """The advice for one launch, the largest estimate first; equal ones and those without, in the report's order."""
+    """The advice for one launch: estimates for the kernel, then those for a part of it ("local"), the largest of each
+    first, then rules without one; equal ones in the report's order."""
     found: dict[tuple[str, str], Rule] = {}
     for row in rows:
         rule = _read_rule(row)
         if rule is not None:
             found.setdefault((rule.name, rule.message), rule)
-    return tuple(sorted(found.values(), key=lambda rule: -(rule.speedup_pct or 0.0)))
+    return tuple(sorted(found.values(), key=_order))
+
+
+def _order(rule: Rule) -> tuple[bool, bool, float]:
+    return rule.speedup_pct is None, rule.scope == "local", -(rule.speedup_pct or 0.0)
 
 
 def _read_rule(row: Row) -> Rule | None:

@@ -102,6 +102,7 @@ _KERNELS = [
 _RULES = [
     Column("name", "rule"),
     Column("speedup_pct", "could win", _percent, is_number=True),
+    Column("scope", "of", lambda scope: {"local": "its unit", "global": "the kernel"}.get(scope, "")),
     Column("message", "message"),
 ]
 

@@ -47,7 +47,7 @@ class ProgramFacts(NamedTuple):
     tier: str
     limit: str
     figures: tuple[str, ...]
-    rules: tuple[str, ...]  # the largest estimate first
+    rules: tuple[str, ...]  # estimates for the whole kernel first
     strengths: tuple[str, ...] = ()  # against the other parent of a crossover
     opinion: tuple[str, ...] = ()  # what a judge model holds against it
 

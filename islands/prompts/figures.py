@@ -99,12 +99,15 @@ def figures_of(profile: Profile | None, tier: Tier | None, hardware: Hardware | 
 
 
 def rules_of(rules: tuple[Rule, ...]) -> tuple[str, ...]:
-    """What Nsight Compute advises, as it says it, the largest estimate first."""
-    return tuple(
-        f"{rule.name}: {rule.message}"
-        + (f" (estimated speed-up: {rule.speedup_pct:.0f}%)" if rule.speedup_pct is not None else "")
-        for rule in rules
-    )
+    """What Nsight Compute advises, as it says it, estimates for the whole kernel first."""
+    return tuple(f"{rule.name}: {rule.message}{_estimate(rule)}" for rule in rules)
+
+
+def _estimate(rule: Rule) -> str:
+    if rule.speedup_pct is None:
+        return ""
+    part = " of that part alone" if rule.scope == "local" else ""
+    return f" (estimated speed-up{part}: {rule.speedup_pct:.0f}%)"
 
 
 def _figures(profile: Profile, tier: Tier) -> Iterator[str]:

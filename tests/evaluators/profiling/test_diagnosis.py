@@ -75,7 +75,7 @@ def test_a_softmax_near_the_bandwidth_of_dram(reports: list[BottleneckReport]):
     assert state.key == "dram_bandwidth/memory_latency/long_scoreboard/row/sm_90"
     assert reports[0].tier is Tier.MEMORY_BOUND and reports[0].roofline_efficiency == pytest.approx(0.7968)
     assert "80% of speed of light" in reports[0].limit and "3834 GB/s" in reports[0].limit
-    assert reports[0].rules[0].name == "HighPipeUtilization" and len(reports[0].rules) == 3
+    assert reports[0].rules[0].scope == "global" and len(reports[0].rules) == 3
 
 
 def test_a_product_that_waits_for_caches_and_tensor_cores(reports: list[BottleneckReport]):
