@@ -25,7 +25,7 @@ SOURCES = {"ncu": "Nsight Compute", "compiled": "the compiled kernel", "none": "
 @dataclass(frozen=True)
 class Limit:
     """What limited one program. `removed` and `left` compare it with the step before: what its technique did away with,
-    and what limits it now instead."""
+    and what limits it now instead; only where both were seen by the same eyes."""
 
     primary: str
     secondary: str
@@ -59,7 +59,7 @@ def _limit(profile: Profile | None, report: BottleneckReport | None, parent: Bot
     if report is None:
         return None
     state = report.state
-    moved = parent is not None and parent.state.primary is not state.primary
+    moved = parent is not None and parent.source == report.source and parent.state.primary is not state.primary
     return Limit(
         primary=NAMES[state.primary],
         secondary=NAMES[state.secondary] if state.secondary else "",

@@ -37,7 +37,7 @@ def cause_of(before: Standing, after: Standing, predicted_octaves: float | None,
         return "the machine code did not change what limits it"
     is_worse = gain < expected or octaves < KEPT_OCTAVES
     reasons = list(_losses(before, after) if is_worse else _wins(before, after))
-    if before.limit and after.limit and before.limit != after.limit:
+    if before.limit and after.limit and before.limit != after.limit and before.source == after.source:
         reasons.append(f"the bottleneck moved from {before.limit} to {after.limit}")
     nothing = "slower" if octaves < 0 else "a smaller gain" if is_worse else "a larger gain"
     return "; ".join(reasons[:_MOST_REASONS]) or f"{nothing}, and the profile does not say why"

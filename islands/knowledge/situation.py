@@ -55,6 +55,7 @@ class Standing(NamedTuple):
     occupancy: float | None = None
     dram_bytes: float | None = None
     headroom_octaves: float | None = None  # to the speed of light of the busiest unit
+    source: str = ""  # of the profile that all this is read off
 
     @classmethod
     def of(cls, verdict: Verdict, technique: str = "") -> Standing:
@@ -73,6 +74,7 @@ class Standing(NamedTuple):
             occupancy=profile.occupancy if profile else None,
             dram_bytes=None if read is None or written is None else read + written,
             headroom_octaves=_headroom_of(profile) if profile else None,
+            source=profile.source if profile else "",
         )
 
     @property

@@ -22,10 +22,10 @@ CORRECT = [e for e in EVALUATIONS if e.verdict.is_correct and not e.verdict.dupl
 
 def limited(evaluation: Evaluation, primary: Bottleneck | None, **profile: object) -> Evaluation:
     report = None
+    read = Profile.model_validate({"source": "ncu", **profile})
     if primary is not None:
         state = PerformanceState(primary=primary)
-        report = BottleneckReport(tier=Tier.UNDERUTILIZED, source="ncu", state=state, limit="it waits")
-    read = Profile.model_validate({"source": "ncu", **profile})
+        report = BottleneckReport(tier=Tier.UNDERUTILIZED, source=read.source, state=state, limit="it waits")
     verdict = evaluation.verdict.model_copy(update={"bottleneck": report, "profile": read})
     return evaluation.model_copy(update={"verdict": verdict})
 
@@ -47,6 +47,16 @@ def test_a_step_says_what_its_technique_removed() -> None:
     assert (second.removed, second.left) == ("register spills", "memory latency")
     assert (third.removed, third.left) == ("", "")
     assert second.source == "Nsight Compute"
+
+
+def test_nothing_is_removed_where_somebody_else_looked() -> None:
+    """The compiler and counters may call one program by two limits."""
+    chain = [
+        limited(CORRECT[0], Bottleneck.DRAM_BANDWIDTH, source="compiled"),
+        limited(CORRECT[1], Bottleneck.MEMORY_LATENCY),
+    ]
+    _, second = limits_of(chain)
+    assert second is not None and (second.removed, second.left) == ("", "")
 
 
 def test_figures_leave_out_what_nobody_read() -> None:

@@ -44,6 +44,12 @@ def test_causes(after: dict[str, object], predicted: float | None, octaves: floa
     assert cause_of(BEFORE, judged, predicted, octaves) == words
 
 
+def test_a_bottleneck_moves_only_where_the_same_eyes_saw_both() -> None:
+    after = BEFORE._replace(limit="dram_bandwidth", source="ncu")
+    assert cause_of(BEFORE, after, 0.05, 0.9) == "a larger gain, and the profile does not say why"
+    assert "moved" in cause_of(BEFORE._replace(source="ncu"), after, 0.05, 0.9)
+
+
 def test_more_and_fewer_spills_are_told_apart() -> None:
     spilling = BEFORE._replace(spill_bytes=32)
     assert cause_of(spilling, spilling._replace(spill_bytes=64), 0.0, -0.5) == "more spills"
