@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 
 import pytest
 import typer
@@ -97,14 +98,21 @@ def test_an_interrupt_ends_with_130() -> None:
     assert end.value.exit_code == 130
 
 
-def test_an_interrupt_while_a_command_is_loaded_ends_with_130_and_no_traceback() -> None:
-    command = [sys.executable, "-X", "importtime", "-m", "evolve.cli.main", "run", "softmax"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as child:
+def interrupted_while_loading(folder: Path) -> tuple[int, list[str]]:
+    """How the command ends that is interrupted while it imports, and what it says."""
+    command = [sys.executable, "-X", "importtime", "-m", "evolve.cli.main", "run", "softmax", "--evaluations", "1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder) as child:
         assert child.stderr is not None
         assert next((line for line in child.stderr if line.rstrip().endswith(" evolve.cli.choices")), "")
         child.send_signal(signal.SIGINT)
         told = [line for line in child.stderr if not line.startswith("import time:")]
-    assert (child.returncode, told) == (130, ["interrupted\n"])
+    return child.returncode, told
+
+
+def test_an_interrupt_while_a_command_is_loaded_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    """Once in hundreds of times a library that is being imported swallows it; then the next one counts."""
+    ends = (interrupted_while_loading(tmp_path) for _ in range(3))
+    assert (130, ["interrupted\n"]) in ends
 
 
 def test_a_fault_of_evolve_shows_its_traceback_and_is_no_answer(capsys: pytest.CaptureFixture[str]) -> None:
