@@ -26,7 +26,7 @@ from evaluators.profiling.ncu import HOW_TO_GET_PERMISSION, NO_PERMISSION, find_
 ROOMS = ("evolve", "islands", "evaluators", "db", "configs")
 PROBE_S = 120.0
 LOW_DISK_BYTES = 2 * 10**9
-OLDEST = {"torch": (2, 11), "triton": (3, 6), "duckdb": (2, 0), "ray": (2, 40)}
+OLDEST = {"torch": (2, 11), "triton": (3, 6), "duckdb": (2, 0), "ray": (2, 52)}
 
 
 class Status(StrEnum):
