@@ -40,7 +40,7 @@ _INDEXED = {
 }
 
 # every table of the schema; a file may hold others, of any name
-_TABLES = {
+SCHEMA_TABLES = {
     *("schema_migrations", "problems", "runs", "evaluations", "cell_bests", "imported_knowledge", "imported_recipes"),
     *("llm_calls", "llm_questions", "llm_dialogues", "lessons", "explanations", "learnt_techniques", "opinions"),
 }
@@ -162,7 +162,7 @@ def check_whole(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             " FROM pragma_storage_info(?) WHERE persistent",
             [table],
         ).fetchall()[0][0]
-        for table in sorted(_tables(connection) & _TABLES)
+        for table in sorted(_tables(connection) & SCHEMA_TABLES)
     ]
     n_blocks = max([n_used, *(block + 1 for block in last_blocks)])
     n_expected = _BYTES_BEFORE_BLOCKS + block_size * n_blocks if n_blocks else 0

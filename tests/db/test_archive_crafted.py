@@ -9,6 +9,7 @@ import pytest
 from archive_records import evaluation, filled
 
 from db.archive import ProgramArchive
+from db.connection import SCHEMA_TABLES
 from db.errors import ArchiveError, QueryError
 
 
@@ -81,3 +82,11 @@ def test_the_configuration_is_locked(path: Path) -> None:
             with pytest.raises(duckdb.InvalidInputException, match="locked"):
                 archive._connection.execute(sql)
         archive.checkpoint()  # which sets what it needs
+
+
+def test_every_table_of_the_schema_is_held_against_the_length_of_the_file(tmp_path: Path) -> None:
+    """Names are a list, because those of a file may be anything: a new table must come into it."""
+    ProgramArchive.open(tmp_path / "new.duckdb").close()
+    with duckdb.connect(str(tmp_path / "new.duckdb"), read_only=True) as plain:
+        names = {name for (name,) in plain.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    assert names == SCHEMA_TABLES
